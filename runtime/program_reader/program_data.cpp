@@ -40,8 +40,7 @@ Result<std::unique_ptr<ProgramData>> ProgramData::read(FileBytes file, const Loa
                                                        LoadBudget& budget) {
   auto data = std::unique_ptr<ProgramData>(new ProgramData);
   data->file_ = std::move(file);
-  data->verification_ =
-      options.allowed_files ? Verification::Required : options.verification;
+  data->verification_ = options.allowed_files ? Verification::Required : options.verification;
   data->limits_ = options.limits;
   const std::string& name = data->file_.name();
   PTERON_ASSIGN_OR_RETURN(const FileLayout layout,

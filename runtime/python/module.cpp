@@ -101,8 +101,8 @@ LoadOptions load_options(int verification, const py::list& data_paths, const py:
 ProgramPtr load(const py::bytes& file, bool is_path, int verification, const py::list& data_paths,
                 const py::list& data_files, const py::object& allowed_backends,
                 const py::object& limits, const py::object& allowed_files) {
-  const LoadOptions options = load_options(verification, data_paths, data_files, allowed_backends,
-                                           limits, allowed_files);
+  const LoadOptions options =
+      load_options(verification, data_paths, data_files, allowed_backends, limits, allowed_files);
   const FileInMemory given = file_in_memory(file);
   Result<ProgramPtr> program = [&] {
     const std::string path = is_path ? to_path(file) : "";

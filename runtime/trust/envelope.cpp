@@ -61,8 +61,7 @@ Result<PublicKey> PublicKey::parse(const std::string& pem) {
                          "a trusted key is no public key in PEM; expected the contents of a file "
                          "that begins with -----BEGIN PUBLIC KEY-----");
   const EC_KEY* const ec = EVP_PKEY_get0_EC_KEY(key.get());
-  const bool is_p256 =
-      ec && EC_GROUP_get_curve_name(EC_KEY_get0_group(ec)) == NID_X9_62_prime256v1;
+  const bool is_p256 = ec && EC_GROUP_get_curve_name(EC_KEY_get0_group(ec)) == NID_X9_62_prime256v1;
   PTERON_CHECK_OR_RETURN(is_p256 || EVP_PKEY_id(key.get()) == EVP_PKEY_ED25519,
                          Error::InvalidArgument,
                          "a trusted key is of another kind; expected ECDSA P-256 or Ed25519");
@@ -105,7 +104,8 @@ Result<std::string> open_envelope(std::string_view envelope, std::string_view pa
     }
   }
   return make_error(Error::AccessFailed,
-                    "the signature is by none of the %zu trusted keys, or was altered", keys.size());
+                    "the signature is by none of the %zu trusted keys, or was altered",
+                    keys.size());
 }
 
 }  // namespace pteron

@@ -66,11 +66,11 @@ std::string now() {
 Error check_predicate(const LoadPolicy& policy, const Json& predicate) {
   const Json version = member(predicate, "version");
   const Json expires = member(predicate, "expires");
-  PTERON_CHECK_OR_RETURN(version.is_number_unsigned() &&
-                             (expires.is_null() ||
-                              (expires.is_string() && is_time(expires.get<std::string>()))),
-                         Error::InvalidProgram,
-                         "the signature's version or time of expiry is none that pteron sign writes");
+  PTERON_CHECK_OR_RETURN(
+      version.is_number_unsigned() &&
+          (expires.is_null() || (expires.is_string() && is_time(expires.get<std::string>()))),
+      Error::InvalidProgram,
+      "the signature's version or time of expiry is none that pteron sign writes");
   using ull = unsigned long long;
   PTERON_CHECK_OR_RETURN(version.get<uint64_t>() >= policy.minimum_version, Error::AccessFailed,
                          "the signature is of version %llu, and the policy's minimum is %llu",
@@ -88,12 +88,12 @@ Result<std::vector<Sha256Digest>> read_statement(const LoadPolicy& policy,
                                                  const std::string& payload) {
   const Json statement = Json::parse(payload, nullptr, /*allow_exceptions=*/false);
   const Json subjects = member(statement, "subject");
-  PTERON_CHECK_OR_RETURN(member(statement, "_type") == kStatementType &&
-                             member(statement, "predicateType") == kPredicateType &&
-                             subjects.is_array() && !subjects.empty(),
-                         Error::InvalidProgram,
-                         "what is signed is no in-toto statement of type %s; pteron sign writes one",
-                         kPredicateType);
+  PTERON_CHECK_OR_RETURN(
+      member(statement, "_type") == kStatementType &&
+          member(statement, "predicateType") == kPredicateType && subjects.is_array() &&
+          !subjects.empty(),
+      Error::InvalidProgram,
+      "what is signed is no in-toto statement of type %s; pteron sign writes one", kPredicateType);
   PTERON_RETURN_IF_ERROR(check_predicate(policy, member(statement, "predicate")));
   std::vector<Sha256Digest> digests;
   for (const Json& subject : subjects) {

@@ -166,8 +166,9 @@ def _altered(good: str) -> Iterator[tuple[str, str]]:
         flipped = raw[:at] + bytes([raw[at] ^ 1]) + raw[at + 1 :]
         sig = base64.b64encode(flipped).decode()
         yield changed(f"bit of signature byte {at}", put(signatures=[{**first, "sig": sig}]))
-    for name, sig in {"empty": "", "short": "AAAA", "no base64": "!!!!", "null": None}.items():
-        yield changed(f"signature {name}", put(signatures=[{**first, "sig": sig}]))
+    wrong: dict[str, str | None] = {"empty": "", "short": "AAAA", "no base64": "!!!!", "null": None}
+    for name, text in wrong.items():
+        yield changed(f"signature {name}", put(signatures=[{**first, "sig": text}]))
     yield changed("payload", put(payload=newer))
     yield changed("payload, space", put(payload=base64.b64encode(payload + b" ").decode()))
     yield changed("payload, base64 with a newline", put(payload=json.loads(good)["payload"] + "\n"))
@@ -198,7 +199,8 @@ def _not_ours(statement: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     yield "a list", [statement]
     yield "of a later type", {**statement, "_type": "https://in-toto.io/Statement/v2"}
     yield "of SLSA", {**statement, "predicateType": "https://slsa.dev/provenance/v1"}
-    for subject in ([], {}, None, "model.pte", [None], [{}], [{"digest": {}}]):
+    subjects: tuple[Any, ...] = ([], {}, None, "model.pte", [None], [{}], [{"digest": {}}])
+    for subject in subjects:
         yield f"of {subject}", {**statement, "subject": subject}
     whole = statement["subject"][0]["digest"]
     for digest in ("", "0" * 63, "g" * 64, "A" * 64, "0" * 63 + "\0", 5, whole["sha256"] + "0"):
@@ -207,7 +209,15 @@ def _not_ours(statement: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     for version in (-1, 1.0, 3.5, "3", True, None, [3], 2**64):
         yield f"of version {version!r}", {**statement, "predicate": {"version": version}}
     yield "without a predicate", {**statement, "predicate": None}
-    for expires in ("2099", "2099-01-01", "2099-01-01T00:00:00", "2099-01-01T00:00:00Z\n", 4e9, {}):
+    times: tuple[Any, ...] = (
+        "2099",
+        "2099-01-01",
+        "2099-01-01T00:00:00",
+        "2099-01-01T00:00:00Z\n",
+        4e9,
+        {},
+    )
+    for expires in times:
         predicate = {"version": 3, "expires": expires}
         yield f"until {expires!r}", {**statement, "predicate": predicate}
 

@@ -107,16 +107,16 @@ def _codes(program: bytes) -> list[bytes]:
 
 
 def altered(program: bytes, edit: Edit) -> bytes:
-    """The program with edited code, and digests of its own: as somebody who wants to harm."""
+    """The program with edited code, and digests of its own: as an attacker makes it."""
     tables, base = _tables(program)
     changed = bytearray(program)
     for code in _codes(program):
         other = bytearray(code)
         edit(other)
         changed = changed.replace(code, other)
-        digests = [hashlib.sha256(data) for data in (code, other)]
-        changed = changed.replace(*(digest.digest() for digest in digests))
-        changed = changed.replace(*(digest.hexdigest().encode() for digest in digests))
+        old, new = hashlib.sha256(code), hashlib.sha256(other)
+        changed = changed.replace(old.digest(), new.digest())
+        changed = changed.replace(old.hexdigest().encode(), new.hexdigest().encode())
     table = PROGRAM.table_offset + 8
     end = table + 32 * (1 + len(tables.segments))
     for index, segment in enumerate(tables.segments):

@@ -35,8 +35,7 @@ std::string read(const std::string& path) {
 const Json& cases() {
   static const Json parsed = [] {
     const std::string file = ::testing::TempDir() + "/cases.json";
-    const std::string command =
-        kFolder + "cases " + kProgram + " " + kFolder + "model.ptd " + file;
+    const std::string command = kFolder + "cases " + kProgram + " " + kFolder + "model.ptd " + file;
     EXPECT_EQ(std::system(command.c_str()), 0);
     return Json::parse(read(file));
   }();

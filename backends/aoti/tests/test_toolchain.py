@@ -282,7 +282,7 @@ def test_a_header_is_precompiled_where_that_pays_off(
             headers.append(made)
 
     monkeypatch.setattr(toolchain.BuildStep, "_run", run)
-    monkeypatch.setattr(toolchain.elf, "checked", bytes)
+    monkeypatch.setattr(elf, "checked", bytes)
     for index in range(builds):
         cache = ObjectCache(tmp_path, 1 << 30)
         kernels = "".join(f"{KERNEL_START}{index} {i}" + "x" * 90_000 + "\n" for i in range(files))

@@ -58,7 +58,8 @@ TEST(Arguments, HelpNeedsNothingElse) {
 TEST(Arguments, AllProblemsAtOnce) {
   const Result<Arguments> parsed =
       parse({"file", "--repeat=x", "--verification=some", "--backend_option=CpuBackend",
-             "--speed=1", "--minimum_version=-1", "--allow_unsigned", "--inputs=a,b", "--device=cuda:1", "--describe=maybe", "--outputs"});
+             "--speed=1", "--minimum_version=-1", "--allow_unsigned", "--inputs=a,b",
+             "--device=cuda:1", "--describe=maybe", "--outputs"});
   ASSERT_FALSE(parsed.ok());
   const std::string message = parsed.error().message();
   for (const char* expected :

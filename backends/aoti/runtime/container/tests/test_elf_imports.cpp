@@ -121,8 +121,8 @@ std::vector<uint8_t> make_object(std::vector<Elf64_Dyn> dynamic, const std::vect
 
 // Changes `object` where `text` is, with its final zero.
 void replace_name(std::vector<uint8_t>& object, const std::string& text, const std::string& by) {
-  const auto found = std::search(object.begin(), object.end(), text.c_str(),
-                                 text.c_str() + text.size() + 1);
+  const auto found =
+      std::search(object.begin(), object.end(), text.c_str(), text.c_str() + text.size() + 1);
   ASSERT_NE(found, object.end()) << text;
   ASSERT_EQ(text.size(), by.size());
   std::copy(by.begin(), by.end(), found);
@@ -169,14 +169,14 @@ void expect_refused(std::vector<uint8_t> object, const std::string& why) {
 
 TEST(RenameImports, RefusesImportsThatModelsDoNotHave) {
   const std::vector<uint8_t> whole = read_toy("toy_model");
-  for (const auto& [name, by] : std::vector<std::pair<std::string, std::string>>{
-           {"libstdc++.so.6", "libevil++.so.6"},
-           {"libstdc++.so.6", "../../evil.so6"},
-           {"libc.so.6", "/tmp/a.so"},
-           {"memcpy", "system"},
-           {"memcpy", "dlopen"},
-           {"memcpy", "execve"},
-           {"memcpy", "my_own"}}) {
+  for (const auto& [name, by] :
+       std::vector<std::pair<std::string, std::string>>{{"libstdc++.so.6", "libevil++.so.6"},
+                                                        {"libstdc++.so.6", "../../evil.so6"},
+                                                        {"libc.so.6", "/tmp/a.so"},
+                                                        {"memcpy", "system"},
+                                                        {"memcpy", "dlopen"},
+                                                        {"memcpy", "execve"},
+                                                        {"memcpy", "my_own"}}) {
     std::vector<uint8_t> object = whole;
     replace_name(object, name, by);
     expect_refused(object, "it needs what models do not import: " + by);
