@@ -24,7 +24,10 @@ from pteron.backends.aoti.inductor.convolutions import (
 from pteron.backends.aoti.inductor.generated_code import Target
 from pteron.backends.aoti.inductor.integer_divisions import check_integer_divisions
 from pteron.backends.aoti.inductor.long_loops import warn_of_long_loops
-from pteron.backends.aoti.inductor.memoized import memoized_index_expressions
+from pteron.backends.aoti.inductor.memoized import (
+    memoized_index_expressions,
+    polynomial_strides,
+)
 from pteron.backends.aoti.inductor.patches import Context, patched, repaired, together, wrapped
 from pteron.backends.aoti.inductor.patterns import disable_patterns_of
 from pteron.backends.aoti.inductor.release import release
@@ -47,6 +50,7 @@ def compile_scope(target: Target) -> Iterator[None]:
         stack.enter_context(register_runtime_functions(target.device, target.operators))
         stack.enter_context(keep_dequantization_unfolded())
         stack.enter_context(memoized_index_expressions())
+        stack.enter_context(polynomial_strides())
         # Rewrites that lead to operators that we do not serve.
         of_cpu = ("mkldnn_fusion", "quantization") if target.device == "cpu" else ()
         refused = (f"torch._inductor.fx_passes.{name}" for name in ("fuse_attention", *of_cpu))
@@ -74,6 +78,7 @@ def target_scope(target: Target) -> Iterator[None]:
             from pteron.backends.aoti.inductor import packed_gemms
 
             stack.enter_context(cpu.vector_isa(target.vector_bits))
+            stack.enter_context(micro_gemms.only_rows_that_occur())
             if target.vector_bits == 512:
                 stack.enter_context(micro_gemms.deduplicate_micro_gemms())
                 stack.enter_context(micro_gemms.larger_cache_blocks())
