@@ -50,6 +50,11 @@ def program(name: str) -> str:
     return ""
 
 
+def gpus() -> int:
+    """How many GPUs there are."""
+    return len(glob.glob("/dev/nvidia[0-9]*"))
+
+
 def has_module(name: str) -> bool:
     """Whether the Python that runs this can import `name`."""
     return importlib.util.find_spec(name) is not None

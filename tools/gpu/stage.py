@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+from tools.gpu import machine
+
 #: Characters of a command's output that its result keeps.
 _TAIL = 4000
 
@@ -51,7 +53,7 @@ class Case:
 
 @dataclasses.dataclass(frozen=True)
 class Stage:
-    """Cases under one name; `parallel` of them at a time."""
+    """Cases under one name; `parallel` of them at a time, each then with one GPU."""
 
     name: str
     cases: Sequence[Case]
@@ -117,17 +119,19 @@ def run_stage(stage: Stage, folder: Path, seconds: float) -> StageResult:
     end = time.monotonic() + seconds
     todo = [case for case in stage.cases if case.name not in result.outcomes]
 
-    def run(case: Case) -> Outcome | None:
+    def run(index: int, case: Case) -> Outcome | None:
         left = end - time.monotonic()
         if left < 1:
             return None
-        outcome = run_case(case, logs, min(case.seconds, left))
+        gpu = index % max(machine.gpus(), 1) if stage.parallel > 1 else None
+        outcome = run_case(case, logs, min(case.seconds, left), gpu)
         cut_short = time.monotonic() >= end and case.seconds > left
         return None if cut_short and case is not todo[0] else outcome
 
     _write(result, folder)
     with concurrent.futures.ThreadPoolExecutor(stage.parallel) as pool:
-        for job in concurrent.futures.as_completed([pool.submit(run, case) for case in todo]):
+        jobs = [pool.submit(run, index, case) for index, case in enumerate(todo)]
+        for job in concurrent.futures.as_completed(jobs):
             if outcome := job.result():
                 result.outcomes[outcome.name] = outcome
                 _write(result, folder)
@@ -141,8 +145,10 @@ def _write(result: StageResult, folder: Path) -> None:
     os.replace(partial, path)
 
 
-def run_case(case: Case, folder: Path, seconds: float) -> Outcome | None:
+def run_case(case: Case, folder: Path, seconds: float, gpu: int | None = None) -> Outcome | None:
     """Runs `case` for at most `seconds`; its whole output goes to `folder`/<name>.log.
+
+    It sees all GPUs, or only `gpu`.
 
     None if it is not finished. A command that fails without a failed test in its report (a crash,
     an overrun) is one failure.
@@ -160,6 +166,7 @@ def run_case(case: Case, folder: Path, seconds: float) -> Outcome | None:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
+                env=None if gpu is None else {**os.environ, "CUDA_VISIBLE_DEVICES": str(gpu)},
                 start_new_session=True,
             )
         except OSError as error:

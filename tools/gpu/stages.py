@@ -15,6 +15,9 @@ _PYTEST = (
 # Lowers models, several at a time if pytest-xdist is installed; a model stays in one process.
 _SPREAD = ("-n", "6", "--dist=loadgroup")
 
+# Cases that lower models, at a time: each compiles on several cores.
+_AT_A_TIME = max(4, (os.cpu_count() or 1) // 8)
+
 # Begun first.
 _LONG = ("test_cuda_export", "test_cuda_choices")
 
@@ -79,7 +82,7 @@ def export(tree: Path, output: Path) -> Stage:
     del output
     others = [test for test in _cuda_tests(tree) if test.stem not in _ALONE]
     others.sort(key=lambda test: test.stem not in _LONG)
-    return Stage("export", _pytest(tree, others, _spread()), parallel=4)
+    return Stage("export", _pytest(tree, others, _spread()), parallel=_AT_A_TIME)
 
 
 def lifecycle(tree: Path, output: Path) -> Stage:
@@ -95,7 +98,7 @@ def cpu(tree: Path, output: Path) -> Stage:
     del output
     found = [*(tree / "pteron").rglob("tests/test_*.py"), *(tree / "tests/e2e").glob("test_*.py")]
     tests = sorted(set(found) - set(_cuda_tests(tree)))
-    return Stage("cpu", _pytest(tree, tests, _spread()), parallel=4)
+    return Stage("cpu", _pytest(tree, tests, _spread()), parallel=_AT_A_TIME)
 
 
 def random_cpu(tree: Path, output: Path) -> Stage:

@@ -125,9 +125,7 @@ def generate_for_each_target(
 
     first = _options(targets[0])
 
-    def generate_each(
-        generate_code: Any, gm: torch.fx.GraphModule, *args: Any, **kwargs: Any
-    ) -> Any:
+    def generate_each(generate_code: Any, gm: Any, *args: Any, **kwargs: Any) -> Any:
         for index, target in enumerate(targets):
             is_last = index == len(targets) - 1
             changed = {

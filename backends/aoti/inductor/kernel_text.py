@@ -30,10 +30,7 @@ def after_includes(code: str, inserted: str) -> str:
 def finish_kernels(text: str) -> str:
     """The text as it is compiled."""
     kernels, shared = micro_gemms.separate(re.split(f"(?={re.escape(KERNEL_START)})", text))
-    finished = [_finish(kernel) for kernel in kernels]
-    return "".join((*(KERNEL_START + shared[name] for name in sorted(shared)), *finished))
-
-
-def _finish(kernel: str) -> str:
-    kernel = _DIVISION_NOTES.sub("", kernel)
-    return _LOADS_OF_BYTES.sub(r"pteron_load<\1, \3>(\2);", kernel)
+    text = _LOADS_OF_BYTES.sub(
+        r"pteron_load<\1, \3>(\2);", _DIVISION_NOTES.sub("", "".join(kernels))
+    )
+    return "".join(KERNEL_START + shared[name] for name in sorted(shared)) + text

@@ -28,12 +28,10 @@ def memoized_index_expressions() -> Context:
 
     parse_text = functools.cache(lambda parse, text: parse(text))
 
-    def parse_each(parse: Callable[[Any], Any], expr: Any) -> Any:
-        if isinstance(expr, (list, tuple)):
-            return [parse_each(parse, item) for item in expr]
+    def parse_once(parse: Callable[[Any], Any], expr: Any) -> Any:  # items of a list, too
         return parse_text(parse, expr) if isinstance(expr, str) else parse(expr)
 
-    return wrapped(cpp_template_kernel, "parse_expr_with_index_symbols", parse_each)
+    return wrapped(cpp_template_kernel, "parse_expr_with_index_symbols", parse_once)
 
 
 def polynomial_strides() -> Context:

@@ -51,7 +51,10 @@ def compile_scope(target: Target) -> Iterator[None]:
         stack.enter_context(keep_dequantization_unfolded())
         stack.enter_context(memoized_index_expressions())
         stack.enter_context(polynomial_strides())
-        stack.enter_context(disable_patterns_of(_refused_pattern_modules(target)))
+        # Rewrites that lead to operators that we do not serve.
+        of_cpu = ("mkldnn_fusion", "quantization") if target.device == "cpu" else ()
+        refused = (f"torch._inductor.fx_passes.{name}" for name in ("fuse_attention", *of_cpu))
+        stack.enter_context(disable_patterns_of(frozenset(refused)))
         if target.device == "cuda":
             stack.enter_context(lower_convolutions_channels_last())
             stack.enter_context(_float32_products(target.allow_tf32))
@@ -135,9 +138,3 @@ def _fresh_counters() -> Context:
         patched(CppTemplate, "index_counter", itertools.count()),
         patched(TritonTemplate, "index_counter", itertools.count()),
     )
-
-
-def _refused_pattern_modules(target: Target) -> frozenset[str]:
-    """Modules of Inductor whose graph rewrites lead to operators that we do not serve."""
-    of_cpu = ("mkldnn_fusion", "quantization") if target.device == "cpu" else ()
-    return frozenset(f"torch._inductor.fx_passes.{name}" for name in ("fuse_attention", *of_cpu))

@@ -6,6 +6,9 @@ import sys
 import time
 from pathlib import Path
 
+from pytest import MonkeyPatch
+
+from tools.gpu import machine
 from tools.gpu.stage import Case, Stage, read_result, run_case, run_stage
 
 
@@ -131,3 +134,18 @@ def test_a_damaged_result_counts_as_none(tmp_path: Path) -> None:
     assert read_result(stage, tmp_path).outcomes == {}
     done = run_stage(stage, tmp_path, 30)
     assert read_result(dataclasses.replace(stage), tmp_path).outcomes == done.outcomes
+
+
+def test_cases_that_run_together_share_the_gpus_out(
+    tmp_path: Path, monkeypatch: MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "gpus", lambda: 2)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    show = _python("import os; print(os.environ.get('CUDA_VISIBLE_DEVICES'))")
+    cases = [Case(name, show) for name in "abc"]
+    for stage, expected in (
+        (Stage("together", cases, parallel=3), ["0\n", "1\n", "0\n"]),
+        (Stage("alone", cases), ["None\n"] * 3),
+    ):
+        result = run_stage(stage, tmp_path, 60)
+        assert [result.outcomes[case.name].tail for case in cases] == expected
