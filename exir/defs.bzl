@@ -69,6 +69,7 @@ def _pteron_program_impl(ctx):
     arguments += ["--dynamic=" + dynamic for dynamic in ctx.attr.dynamic]
     model = "%s:%s" % (ctx.file.model.short_path, ctx.attr.function)
     report = ctx.actions.declare_file(ctx.label.name + ".report.txt")
+    signature = []
     files = [file for file in [ctx.outputs.pte, ctx.outputs.ptd] if file]
 
     ctx.actions.run(
@@ -93,10 +94,28 @@ def _pteron_program_impl(ctx):
         progress_message = "Lowering %s for %%{label}" % model,
         resource_set = _resources,
     )
+    if ctx.file.signing_key:
+        signature = [ctx.actions.declare_file(ctx.outputs.pte.basename + ".intoto.json")]
+        ctx.actions.run(
+            executable = ctx.executable.signer,
+            arguments = [
+                "sign",
+                ctx.outputs.pte.path,
+                "--key=" + ctx.file.signing_key.path,
+                "--version=%d" % ctx.attr.signing_version,
+                "--output=" + signature[0].path,
+            ] + (["--weights=" + ctx.outputs.ptd.path] if ctx.outputs.ptd else []),
+            inputs = files + [ctx.file.signing_key],
+            outputs = signature,
+            # The key stays on this machine.
+            execution_requirements = {"no-remote-exec": "1"},
+            mnemonic = "PteronSign",
+            progress_message = "Signing %{label}",
+        )
     return [
         DefaultInfo(
-            files = depset(files),
-            runfiles = ctx.runfiles(files = files),
+            files = depset(files + signature),
+            runfiles = ctx.runfiles(files = files + signature),
         ),
         OutputGroupInfo(report = depset([report])),
         _ProgramInfo(
@@ -118,6 +137,9 @@ _pteron_program = rule(
         "options": attr.string_dict(),
         "pte": attr.output(mandatory = True),
         "ptd": attr.output(),
+        "signer": attr.label(executable = True, cfg = "target"),
+        "signing_key": attr.label(allow_single_file = True),
+        "signing_version": attr.int(),
         # Of the same configuration, so that the runtime in it (with CUDA, its device code) is built
         # once: a program is made for the kind of machine that makes it.
         "tool": attr.label(executable = True, cfg = "target"),
@@ -135,6 +157,8 @@ def pteron_program(
         dynamic = [],
         data = [],
         deps = [],
+        signing_key = None,
+        signing_version = 0,
         **kwargs):
     """Lowers a model to `<name>.pte`, and compares it with eager on the model's example inputs.
 
@@ -158,6 +182,9 @@ def pteron_program(
         dynamic: dimensions that may change, "image.0=1..8".
         data: files that the model reads; it finds them beside it, where their labels say.
         deps: Python libraries that the model imports, torch's included if it names it.
+        signing_key: a private key in PEM, of which `<name>.pte.intoto.json` is the signature (docs/trust.md).
+            It is read on this machine, never by a remote one.
+        signing_version: of the program, for those who refuse lower ones.
         **kwargs: visibility, testonly, tags and the like.
     """
     backends = [backend] if type(backend) == type("") else list(backend)
@@ -208,6 +235,9 @@ def pteron_program(
         options = options,
         pte = name + ".pte",
         ptd = name + ".ptd" if outside else None,
+        signer = Label("//tools/pteron") if signing_key else None,
+        signing_key = signing_key,
+        signing_version = signing_version,
         tool = tool_name,
         **kwargs
     )

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         TimedOutError,
     )
     from pteron.runtime.python.limits import Limits
+    from pteron.runtime.python.load_policy import LoadPolicy
     from pteron.runtime.python.method import Method
     from pteron.runtime.python.method_meta import MethodMeta, ScalarMeta, TensorInfo
     from pteron.runtime.python.profile import Profile
@@ -57,6 +58,7 @@ __all__ = [
     "InvalidProgramError",
     "InvalidStateError",
     "Limits",
+    "LoadPolicy",
     "Method",
     "MethodMeta",
     "NotFoundError",
@@ -78,6 +80,7 @@ __all__ = [
 # Modules of pteron.runtime.python for names that differ from their lower-case form.
 _MODULES = {
     "BackendRegistry": "backend_registry",
+    "LoadPolicy": "load_policy",
     "MethodMeta": "method_meta",
     "ScalarMeta": "method_meta",
     "ScalarType": "scalar_type",

@@ -468,7 +468,10 @@ class BuildStep:
             ],
             folder=folder,
         )
-        return (folder / "model.so").read_bytes()
+        try:
+            return elf.checked((folder / "model.so").read_bytes())
+        except ValueError as error:
+            raise ToolchainError(f"{self.compiler.command[0]}: {error}") from error
 
     def _openmp_library(self) -> tuple[str, ...]:
         """None for GCC on the CPU, whose runtime implements GCC's OpenMP functions. Clang calls

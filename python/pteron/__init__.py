@@ -36,6 +36,7 @@ _HOMES = {
         "InvalidProgramError",
         "InvalidStateError",
         "Limits",
+        "LoadPolicy",
         "Method",
         "MethodMeta",
         "NotFoundError",

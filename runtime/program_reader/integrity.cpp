@@ -50,6 +50,19 @@ Error read_external_digests(const DataMap& map, const Segments& own, ExternalDig
   return Error::Ok;
 }
 
+Error check_allowed(const FileLayout& layout, const std::vector<Sha256Digest>& allowed,
+                    const std::string& name) {
+  const bool is_allowed =
+      layout.digest && std::any_of(allowed.begin(), allowed.end(), [&](const auto& digest) {
+        return std::equal(digest.begin(), digest.end(), layout.digest);
+      });
+  PTERON_CHECK_OR_RETURN(
+      is_allowed, Error::AccessFailed,
+      "%s: it is not one of the %zu files that its signature, or the caller, allows (digest %s...)",
+      name.c_str(), allowed.size(), layout.digest ? hex(layout.digest).c_str() : "none");
+  return Error::Ok;
+}
+
 void check_external_data(const DataMap& map, const Segments& own, const ExternalDigests& digests,
                          bool required, ErrorList* errors) {
   // Of data in files without digests; several keys may be of one segment.

@@ -7,11 +7,14 @@
 // Format: runtime/schema/README.md.
 #pragma once
 
+#include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "pteron/runtime/core/error.h"
+#include "pteron/runtime/platform/sha256.h"
 #include "pteron/runtime/program_reader/data_map.h"
 #include "pteron/runtime/program_reader/error_list.h"
 #include "pteron/runtime/program_reader/file_layout.h"
@@ -28,6 +31,10 @@ using ExternalDigests = std::vector<std::pair<std::string_view, const uint8_t*>>
 // What the program (`own` are its segments) says of its external data; nothing in files of other
 // writers. InvalidProgram: not that table, or not the bytes of its digest.
 Error read_external_digests(const DataMap& map, const Segments& own, ExternalDigests* digests);
+
+// AccessFailed: the file is not one of `allowed` (LoadOptions::allowed_files).
+Error check_allowed(const FileLayout& layout, const std::vector<Sha256Digest>& allowed,
+                    const std::string& name);
 
 // Adds an InvalidExternalData for each entry of a data file that is not the one which the program
 // names. Compares digests, and hashes data only of files without digests. `required`: entries that

@@ -40,11 +40,14 @@ Result<std::unique_ptr<ProgramData>> ProgramData::read(FileBytes file, const Loa
                                                        LoadBudget& budget) {
   auto data = std::unique_ptr<ProgramData>(new ProgramData);
   data->file_ = std::move(file);
-  data->verification_ = options.verification;
+  data->verification_ = options.allowed_files ? Verification::Required : options.verification;
   data->limits_ = options.limits;
   const std::string& name = data->file_.name();
   PTERON_ASSIGN_OR_RETURN(const FileLayout layout,
                           read_file_layout(data->file_.bytes(), FileKind::Program, name));
+  if (options.allowed_files) {
+    PTERON_RETURN_IF_ERROR(check_allowed(layout, *options.allowed_files, name));
+  }
   PTERON_CHECK_OR_RETURN(
       verify_flatbuffer<schema::Program>(layout.flatbuffer, schema::ProgramIdentifier()),
       Error::InvalidProgram,
@@ -58,16 +61,16 @@ Result<std::unique_ptr<ProgramData>> ProgramData::read(FileBytes file, const Loa
   }
   for (const std::string& path : options.data_paths) {
     PTERON_ASSIGN_OR_RETURN(FileBytes bytes, FileBytes::map(path));
-    PTERON_RETURN_IF_ERROR(data->add_data_file(std::move(bytes)));
+    PTERON_RETURN_IF_ERROR(data->add_data_file(std::move(bytes), options));
   }
   for (size_t i = 0; i < options.data_files.size(); ++i) {
     PTERON_ASSIGN_OR_RETURN(
         FileBytes bytes,
         FileBytes::from_memory(options.data_files[i],
                                "tensor data " + std::to_string(i) + " in memory", budget));
-    PTERON_RETURN_IF_ERROR(data->add_data_file(std::move(bytes)));
+    PTERON_RETURN_IF_ERROR(data->add_data_file(std::move(bytes), options));
   }
-  PTERON_RETURN_IF_ERROR(data->read_tables(options, layout));
+  PTERON_RETURN_IF_ERROR(data->read_tables(layout));
   PTERON_RETURN_IF_ERROR(data->check_integrity(layout));
   return data;
 }
@@ -93,14 +96,18 @@ Error ProgramData::check_backends(const std::vector<std::string>& allowed) const
   return Error::Ok;
 }
 
-Error ProgramData::add_data_file(FileBytes file) {
+Error ProgramData::add_data_file(FileBytes file, const LoadOptions& options) {
   PTERON_ASSIGN_OR_RETURN(std::unique_ptr<TensorDataFile> data_file,
                           TensorDataFile::read(std::move(file)));
+  if (options.allowed_files) {
+    PTERON_RETURN_IF_ERROR(check_allowed(data_file->layout(), *options.allowed_files,
+                                         data_file->segments().file_name()));
+  }
   data_files_.push_back(std::move(data_file));
   return Error::Ok;
 }
 
-Error ProgramData::read_tables(const LoadOptions& options, const FileLayout& layout) {
+Error ProgramData::read_tables(const FileLayout& layout) {
   ErrorList errors;
   if (root_->version() != 0) {
     errors.add(Error::NotSupported, "its schema version is %u, this runtime reads 0",
@@ -117,7 +124,7 @@ Error ProgramData::read_tables(const LoadOptions& options, const FileLayout& lay
   read_named_data(&errors);
   // The checks of methods rely on the tables.
   if (errors.empty()) read_methods(&errors);
-  if (errors.empty() && options.verification != Verification::Minimal) {
+  if (errors.empty() && verification_ != Verification::Minimal) {
     for (const schema::Method* const method : *root_->methods()) {
       check_method(*this, *method, &errors);
     }

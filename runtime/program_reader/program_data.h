@@ -70,8 +70,8 @@ class ProgramData final {
   ProgramData() = default;
 
   Error check_backends(const std::vector<std::string>& allowed) const;
-  Error add_data_file(FileBytes file);
-  Error read_tables(const LoadOptions& options, const struct FileLayout& layout);
+  Error add_data_file(FileBytes file, const LoadOptions& options);
+  Error read_tables(const struct FileLayout& layout);
   void read_indexed_data(ErrorList* errors);
   void read_named_data(ErrorList* errors);
   void read_methods(ErrorList* errors);

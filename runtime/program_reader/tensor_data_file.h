@@ -27,6 +27,7 @@ class TensorDataFile final {
   // InvalidExternalData lists all errors.
   static Result<std::unique_ptr<TensorDataFile>> read(FileBytes file);
 
+  const FileLayout& layout() const { return layout_; }
   const Segments& segments() const { return segments_; }
   // As Verification::Required asks for (integrity.h).
   Error check_every_byte() const;

@@ -36,7 +36,7 @@ class NotFoundError(PteronError, LookupError):
 
 
 class AccessError(PteronError, OSError):
-    """A file cannot be read or written."""
+    """A file cannot be read or written, or a `LoadPolicy` refuses it."""
 
 
 class ResourceError(PteronError, MemoryError):

@@ -66,9 +66,11 @@ std::optional<Limits> to_limits(const py::object& numbers) {
   return limits;
 }
 
-// Lists of bytes; `allowed_backends` is a list, or None for all.
+// Lists of bytes; `allowed_backends` is a list, or None for all; `allowed_files` of 32 bytes each,
+// or None.
 LoadOptions load_options(int verification, const py::list& data_paths, const py::list& data_files,
-                         const py::object& allowed_backends, const py::object& limits) {
+                         const py::object& allowed_backends, const py::object& limits,
+                         const py::object& allowed_files) {
   LoadOptions options;
   options.verification = static_cast<Verification>(verification);
   options.limits = to_limits(limits).value_or(Limits());
@@ -84,15 +86,23 @@ LoadOptions load_options(int verification, const py::list& data_paths, const py:
       options.allowed_backends->emplace_back(to_view(id.ptr()));
     }
   }
+  if (!allowed_files.is_none()) {
+    options.allowed_files.emplace();
+    for (const py::handle digest : py::cast<py::list>(allowed_files)) {
+      const std::string bytes = py::cast<std::string>(digest);
+      Sha256Digest& copy = options.allowed_files->emplace_back();
+      std::copy_n(bytes.begin(), std::min(bytes.size(), copy.size()), copy.begin());
+    }
+  }
   return options;
 }
 
 // `file`: a path, or the bytes themselves.
 ProgramPtr load(const py::bytes& file, bool is_path, int verification, const py::list& data_paths,
                 const py::list& data_files, const py::object& allowed_backends,
-                const py::object& limits) {
+                const py::object& limits, const py::object& allowed_files) {
   const LoadOptions options =
-      load_options(verification, data_paths, data_files, allowed_backends, limits);
+      load_options(verification, data_paths, data_files, allowed_backends, limits, allowed_files);
   const FileInMemory given = file_in_memory(file);
   Result<ProgramPtr> program = [&] {
     const std::string path = is_path ? to_path(file) : "";

@@ -6,6 +6,7 @@ import os
 
 import pteron.runtime.python._native as _native
 from pteron.runtime.python.backend_registry import BackendRegistry
+from pteron.runtime.python.errors import PteronError
 from pteron.runtime.python.program import Program
 from pteron.runtime.python.verification import Verification
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from typing import Any, BinaryIO
 
     from pteron.runtime.python.limits import Limits
+    from pteron.runtime.python.load_policy import LoadPolicy
 
     _Path = str | os.PathLike[str]
     _Bytes = bytes | bytearray | memoryview | BinaryIO
@@ -60,6 +62,8 @@ class Runtime:
         data_path: _Path | _Bytes | Sequence[_Path | _Bytes] | None = None,
         allowed_backends: Collection[str] | None = None,
         limits: Limits | None = None,
+        policy: LoadPolicy | None = None,
+        signature: _Path | _Bytes | None = None,
     ) -> Program:
         """Opens a program file.
 
@@ -73,11 +77,24 @@ class Runtime:
           allowed_backends: backend ids allowed in the program's delegates; by default all. Most
             backends run native code from the file, so pass `()` for untrusted files.
           limits: resource limits of the program and each of its methods; by default `Limits()`.
+          policy: whose programs are taken; by default anybody's. What it refuses is an
+            `AccessError`, before any code is opened. With a signature, `verification` is Required.
+          signature: of the program, for `policy`, in any form of `data`; by default the file
+            beside `data`, with `.intoto.json` at the end of its name.
         """
         if isinstance(allowed_backends, str):
             raise TypeError("allowed_backends: found a str, expected a collection of them")
         beside: Any = [] if data_path is None else data_path
         most = None if limits is None else limits.load_bytes
+        allowed_files = None
+        if policy is not None:
+            allowed_files = _allowed_files(policy, data, signature)
+            if allowed_backends is None:
+                allowed_backends = policy.allowed_backends
+            elif policy.allowed_backends is not None:
+                allowed_backends = set(allowed_backends) & set(policy.allowed_backends)
+        elif signature is not None:
+            raise TypeError("signature: expected policy, too, which says who may sign")
         is_path, program = _read(data, most)
         files = [_read(file, most) for file in ([beside] if _is_one_file(beside) else beside)]
         return Program(
@@ -89,8 +106,29 @@ class Runtime:
                 [file for is_path, file in files if not is_path],
                 None if allowed_backends is None else list(allowed_backends),
                 None if limits is None else limits._numbers(),
+                allowed_files,
             )
         )
+
+
+def _allowed_files(policy: LoadPolicy, data: Any, signature: Any) -> list[bytes] | None:
+    """What the policy allows of a program, which is named in its error."""
+    from pteron.runtime.python.load_policy import read_beside
+
+    is_path = isinstance(data, (str, os.PathLike))
+    if signature is None:
+        text = read_beside(data) if is_path else None
+    else:
+        from_path, text = _read(signature, None)
+        if from_path:
+            with open(text, "rb") as file:
+                text = file.read()
+    try:
+        return policy.allowed_files(text)
+    except PteronError as error:
+        name = os.fsdecode(data) if is_path else "the program in memory"
+        error.args = (f"{name}: {error}",)
+        raise
 
 
 def _is_one_file(data: object) -> bool:

@@ -1,5 +1,10 @@
-"""Damaged and exchanged files: what each level of verification takes; Required takes none."""
+"""Damaged and exchanged files: what each level of verification takes; Required takes none.
 
+With PTERON_EVERY_BYTE=1 (--test_env), each byte of the files is changed: half an hour.
+"""
+
+import itertools
+import os
 import random
 import struct
 from pathlib import Path
@@ -10,6 +15,9 @@ import torch
 from torch import nn
 
 import pteron
+from pteron.exir._serialize import schema
+from pteron.exir._serialize.container import PROGRAM, TENSOR_DATA, open_container
+from pteron.exir._serialize.flatbuffer import from_flatbuffer
 from pteron.exir._serialize.tensor_data_file import deserialize_tensor_data
 from pteron.runtime import PteronError, Runtime, Verification
 
@@ -74,7 +82,7 @@ def test_whole_files_are_taken(files: Any, verification: Verification) -> None:
 
 @pytest.mark.parametrize("which", [0, 1], ids=["program", "weights"])
 def test_no_changed_byte_is_taken_where_digests_are_required(files: Any, which: int) -> None:
-    """Of the first 8 kB each, and each between segments; of the others a few thousand."""
+    """Each of the first 8 kB, every 16th between segments, and 2,000 others; or each."""
     whole = files[0]
     draw = random.Random(which)
     taken = []
@@ -82,15 +90,18 @@ def test_no_changed_byte_is_taken_where_digests_are_required(files: Any, which: 
     victim = changed[which]
     between = [i for i in range(8192, len(victim)) if not any(victim[i - 8 : i + 8])]
     others = draw.sample(range(8192, len(victim)), min(2000, max(len(victim) - 8192, 0)))
-    for offset in [*range(min(8192, len(victim))), *between[::16], *others]:
-        flip = draw.choice((0xFF, 1 << draw.randrange(8)))
-        victim[offset] ^= flip
-        try:
-            _load(bytes(changed[0]), bytes(changed[1]), Verification.Required)
-            taken.append(offset)
-        except PteronError:
-            pass
-        victim[offset] ^= flip
+    offsets = [*range(min(8192, len(victim))), *between[::16], *others]
+    if os.environ.get("PTERON_EVERY_BYTE"):
+        offsets = list(range(len(victim)))
+    for offset in offsets:
+        for flip in (0xFF, 1 << draw.randrange(8)):
+            victim[offset] ^= flip
+            try:
+                _load(bytes(changed[0]), bytes(changed[1]), Verification.Required)
+                taken.append(offset)
+            except PteronError:
+                pass
+            victim[offset] ^= flip
     assert not taken
     assert tuple(map(bytes, changed)) == whole
 
@@ -120,6 +131,31 @@ def test_appended_truncated_and_without_digests(files: Any, which: int) -> None:
     given[which] = bytes(without)
     found = _outputs(_load(given[0], given[1], Verification.Full))
     assert found == _outputs(_load(files[0][0], files[0][1], Verification.Full))
+
+
+def test_data_that_changes_places_is_refused(files: Any) -> None:
+    """As many bytes of two segments as both have, exchanged in the program or in its weights."""
+    exchanged = 0
+    for which, kind in enumerate((PROGRAM, TENSOR_DATA)):
+        whole = files[0][which]
+        tables = from_flatbuffer(
+            (schema.Program, schema.TensorData)[which],
+            bytes(open_container(kind, whole).flatbuffer),
+        )
+        base = open_container(kind, whole).segment_base
+        places = [(base + s.offset, base + s.offset + s.size) for s in tables.segments if s.size]
+        for (a, b), (c, d) in itertools.combinations(places, 2):
+            n = min(b - a, d - c)
+            if whole[a : a + n] == whole[c : c + n]:
+                continue
+            b, d = a + n, c + n
+            given = list(files[0])
+            given[which] = whole[:a] + whole[c:d] + whole[b:c] + whole[a:b] + whole[d:]
+            assert len(given[which]) == len(whole)
+            with pytest.raises(PteronError):
+                _load(given[0], given[1], Verification.Required)
+            exchanged += 1
+    assert exchanged > 10
 
 
 @pytest.mark.parametrize("verification", _AT_LEAST_DEFAULT)

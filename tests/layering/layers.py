@@ -43,6 +43,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "runtime/program_reader": _SEAM,
     "runtime/executor": _EXECUTOR,
     "runtime/python": _EXECUTOR,
+    "runtime/trust": _CORE | {"runtime/program_reader"},
     "runtime": _EXECUTOR | {"runtime/python"},
     # Lowering: graphs, the file format that the runtime reads, and a run of what was lowered.
     "exir/_serialize": frozenset({"runtime/schema"}),
@@ -99,13 +100,14 @@ ALLOWED: dict[str, frozenset[str]] = {
         {"backends/apple/metal", "backends/cpu", "backends/cuda", "exir", "runtime"}
     ),
     "python/pteron/exporter": _EXIR | {"python/pteron"},
-    "python/pteron/command": _EXIR | {"python/pteron", "python/pteron/exporter", "runtime", _CACHE},
+    "python/pteron/command": _EXIR
+    | {"python/pteron", "python/pteron/exporter", "runtime", "runtime/python", _CACHE},
     # Third-party code and developer tools depend on no layer.
     "third_party/*": frozenset(),
     "tools/*": frozenset(),
     # Programs over the runtime, which choose their backends.
     "tools/pteron": frozenset({"python/pteron/command"}),
-    "tools/runner": _EXECUTOR,
+    "tools/runner": _EXECUTOR | {"runtime/trust"},
     "examples/*": _EXIR
     | {"backends/aoti/shims", "backends/cpu", "python/pteron", "python/pteron/command", "runtime"},
 }

@@ -42,6 +42,8 @@ _EXTRA = (
     "libnetty-buffer-java",
     "libnetty-common-java",
     "patchelf",
+    "android-libboringssl",
+    "android-libboringssl-dev",
     "flatbuffers-compiler",
     "libflatbuffers-dev",
     "googletest",

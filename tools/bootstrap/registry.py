@@ -34,7 +34,7 @@ class Module:
 
 _RULES_CC = (("rules_cc", "0.0.11"),)
 
-# The first three are what MODULE.bazel asks for. The others are asked for by Bazel's own modules,
+# The first four are what MODULE.bazel asks for. The others are asked for by Bazel's own modules,
 # which read them only for languages and platforms that are not built here.
 MODULES = (
     Module(
@@ -46,6 +46,17 @@ MODULES = (
             "googlemock": "usr/src/googletest/googlemock",
         },
         deps=_RULES_CC,
+    ),
+    Module(
+        "boringssl",
+        ("0.0.0-20240126-22d349c",),
+        overlay={"BUILD.bazel": "boringssl.BUILD"},
+        sources={
+            "include/openssl": "usr/include/android/openssl",
+            "lib": "usr/lib",
+        },
+        deps=_RULES_CC,
+        compatibility_level=2,
     ),
     Module(
         "flatbuffers",

@@ -32,6 +32,10 @@ const char kUsage[] =
   --verification LEVEL    minimal, internal_consistency (default), full or required
   --allowed_backends B,C  reject a program with delegates of other backends; --allowed_backends= for
                           one with any, that is, with native code
+  --trusted_keys FILES    public keys (PEM), separated by commas: the program must be signed by one
+                          (docs/trust.md); only verifying_runner has this
+  --minimum_version N     reject signatures of lower versions
+  --allow_unsigned        take programs without a signature, too; a wrong one is an error
   --backend_option B:K=V  an option for backend B, such as CpuBackend:num_threads=2; may be repeated
   --device A=B            use device B where the program names A, such as cuda:0=cuda:1; may be
                           repeated
@@ -118,6 +122,15 @@ std::string set_limits(const std::string& text, Limits& limits) {
   return {};
 }
 
+std::string set_minimum_version(const std::string& text, Arguments& arguments) {
+  int64_t integer = 0;
+  if (!parse_integer(text, integer) || integer < 0) {
+    return "--minimum_version: found \"" + text + "\", expected a number of at least 0";
+  }
+  arguments.minimum_version = static_cast<uint64_t>(integer);
+  return {};
+}
+
 std::string set_repeat(const std::string& text, Arguments& arguments) {
   if (parse_integer(text, arguments.repeat) && arguments.repeat >= 0) return {};
   return "--repeat: found \"" + text + "\", expected a number of runs";
@@ -142,6 +155,10 @@ std::string set_flag(const std::string& name, const std::string& value, Argument
     return set_verification(value, arguments);
   } else if (name == "allowed_backends") {
     arguments.load.allowed_backends = value.empty() ? std::vector<std::string>() : split(value);
+  } else if (name == "trusted_keys") {
+    arguments.trusted_keys = split(value);
+  } else if (name == "minimum_version") {
+    return set_minimum_version(value, arguments);
   } else if (name == "backend_option") {
     return set_backend_option(value, arguments);
   } else if (name == "limits") {
@@ -172,6 +189,9 @@ std::string check(const Arguments& arguments) {
                 std::to_string(arguments.methods.size()) + " methods\n";
   };
   if (arguments.program.empty()) problems += "--program: missing\n";
+  if (arguments.trusted_keys.empty() && (arguments.minimum_version || arguments.allow_unsigned)) {
+    problems += "--minimum_version and --allow_unsigned: expected --trusted_keys, too\n";
+  }
   check_files("inputs", arguments.inputs.size());
   check_files("outputs", arguments.outputs.size());
   return problems;
@@ -196,10 +216,11 @@ Result<Arguments> parse_arguments(int argc, const char* const* argv) {
     const bool has_value = equal != std::string::npos;
     std::string value = has_value ? name.substr(equal + 1) : "";
     name = name.substr(0, equal);
-    if (name == "describe" || name == "help" || name == "prepare") {
+    if (name == "describe" || name == "help" || name == "prepare" || name == "allow_unsigned") {
       bool& target = name == "help"       ? arguments.help
                      : name == "describe" ? arguments.describe
-                                          : arguments.prepare;
+                     : name == "prepare"  ? arguments.prepare
+                                          : arguments.allow_unsigned;
       note(set_switch(name, has_value ? value : "true", target));
       continue;
     }

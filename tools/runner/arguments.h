@@ -22,6 +22,9 @@ struct Arguments {
   std::vector<std::string> outputs;  // as inputs
   std::map<std::string, std::vector<BackendOption>> backend_options;
   DeviceMap devices;
+  std::vector<std::string> trusted_keys;  // paths
+  uint64_t minimum_version = 0;
+  bool allow_unsigned = false;
   std::string trace;
   int64_t repeat = 0;
   bool describe = false;

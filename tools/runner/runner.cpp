@@ -18,6 +18,7 @@
 #include "pteron/runtime/executor/session.h"
 #include "pteron/tools/runner/arguments.h"
 #include "pteron/tools/runner/atomic_file.h"
+#include "pteron/tools/runner/policy.h"
 #include "pteron/tools/runner/safetensors.h"
 #include "pteron/tools/runner/values.h"
 
@@ -169,7 +170,8 @@ Error run(int argc, const char* const* argv) {
     return Error::Ok;
   }
   const Clock::time_point start = Clock::now();
-  PTERON_ASSIGN_OR_RETURN(const auto program, Program::load(arguments.program, arguments.load));
+  PTERON_ASSIGN_OR_RETURN(const LoadOptions options, load_options(arguments));
+  PTERON_ASSIGN_OR_RETURN(const auto program, Program::load(arguments.program, options));
   const double open_us = microseconds_since(start);
   if (arguments.describe) {
     PTERON_ASSIGN_OR_RETURN(const std::string text, describe(*program));

@@ -32,6 +32,7 @@ _REQUIRES = (
     "rich",
     "safetensors",
     'setuptools; extra == "lowering"',
+    'cryptography; extra == "sign"',
 )
 
 
@@ -102,6 +103,7 @@ def _torch(tree: dict[str, str]) -> str:
 
 
 def _metadata(name: str, version: str, description: Path, requires: list[str]) -> str:
+    needs = "\n".join(requires)
     heads = [
         "Metadata-Version: 2.1",
         f"Name: {name}",
@@ -109,7 +111,10 @@ def _metadata(name: str, version: str, description: Path, requires: list[str]) -
         "Summary: Compiles PyTorch programs to single files and runs them without libtorch.",
         f"Requires-Python: =={sys.version_info.major}.{sys.version_info.minor}.*",
         *(f"Requires-Dist: {requirement}" for requirement in requires),
-        *(["Provides-Extra: lowering"] if any("extra ==" in line for line in requires) else []),
+        *(
+            f"Provides-Extra: {extra}"
+            for extra in sorted(set(re.findall(r'extra == "(\w+)"', needs)))
+        ),
         "Description-Content-Type: text/markdown",
     ]
     return "\n".join([*heads, "", description.read_text(encoding="utf-8")])

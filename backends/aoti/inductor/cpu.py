@@ -47,8 +47,8 @@ def prefer_gemm_templates() -> Context:
 
     Templates are rendered for the chosen kernel only, not for a benchmark.
     """
-    from torch._inductor.codegen.cpp_template import CppTemplate
     from torch._inductor import select_algorithm
+    from torch._inductor.codegen.cpp_template import CppTemplate
     from torch._inductor.codegen.cpp_template_kernel import CppTemplateKernel
 
     def prefer_templates(choices: Sequence[Any]) -> list[Any]:

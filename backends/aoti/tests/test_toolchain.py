@@ -121,6 +121,31 @@ def test_threads_come_from_the_runtime(shared_object: bytes) -> None:
     assert "GOMP_parallel" in elf.undefined_symbols(shared_object)
 
 
+def _linked_with(tmp_path: Path, *options: str) -> bytes:
+    """A shared object of a compiler that adds options of its own."""
+    step = toolchain.build_step(V3, "cpu")
+    compiler = dataclasses.replace(step.compiler, command=(*step.compiler.command, *options))
+    support = tmp_path / "support.c"
+    support.write_text("double used(double x) { return x; }\n")
+    return dataclasses.replace(step, compiler=compiler).link(tmp_path, [], support)
+
+
+def test_libraries_that_a_compiler_adds_are_an_error(tmp_path: Path) -> None:
+    assert _linked_with(tmp_path)
+    with pytest.raises(ToolchainError, match=r"do not import: libresolv\.so\.2\. See the comp"):
+        _linked_with(tmp_path, "-Wl,--no-as-needed", "-lresolv")
+
+
+def test_run_paths_that_a_compiler_adds_are_removed(tmp_path: Path) -> None:
+    found = _linked_with(tmp_path, "-Wl,-rpath,/nowhere")
+    (tmp_path / "x.so").write_bytes(found)
+    read = subprocess.run(
+        ["readelf", "-dW", tmp_path / "x.so"], capture_output=True, text=True, check=True
+    ).stdout
+    assert "NEEDED" in read or "SYMTAB" in read
+    assert "RUNPATH" not in read and "RPATH" not in read
+
+
 def test_numbers_of_the_host_may_have_half_precision() -> None:
     class Scales(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

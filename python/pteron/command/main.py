@@ -31,6 +31,8 @@ COMMANDS = {
     "bench": "benchmark a program, optionally against others",
     "compare": "compare a program file with eager",
     "update-weights": "write a program with the same code and other weights",
+    "sign": "sign a program with a private key",
+    "verify": "check the signature of a program, and all its bytes",
     "cache": "show, shrink or clear the cache of compiled code",
 }
 
@@ -84,6 +86,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _DONE
     except ImportError as error:
+        if error.name == "cryptography":
+            print(f"pteron {name}: {error}", file=sys.stderr)
+            return _FAILED
         if (error.name or "").partition(".")[0] != "torch":
             raise
         hint = pteron._how_to_install_torch()

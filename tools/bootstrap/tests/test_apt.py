@@ -95,7 +95,13 @@ def test_packages_follow_the_dependencies() -> None:
         "openjdk-99-jre-headless",
     }
     assert wanted < set(chosen)
-    assert {"flatbuffers-compiler", "googletest", "nlohmann-json3-dev", "patchelf"} < set(chosen)
+    assert {
+        "android-libboringssl",
+        "flatbuffers-compiler",
+        "googletest",
+        "nlohmann-json3-dev",
+        "patchelf",
+    } < set(chosen)
     assert not {"build-essential", "java-common"} & set(chosen)
 
 

@@ -58,7 +58,8 @@ TEST(Arguments, HelpNeedsNothingElse) {
 TEST(Arguments, AllProblemsAtOnce) {
   const Result<Arguments> parsed =
       parse({"file", "--repeat=x", "--verification=some", "--backend_option=CpuBackend",
-             "--speed=1", "--inputs=a,b", "--device=cuda:1", "--describe=maybe", "--outputs"});
+             "--speed=1", "--minimum_version=-1", "--allow_unsigned", "--inputs=a,b",
+             "--device=cuda:1", "--describe=maybe", "--outputs"});
   ASSERT_FALSE(parsed.ok());
   const std::string message = parsed.error().message();
   for (const char* expected :
@@ -66,7 +67,7 @@ TEST(Arguments, AllProblemsAtOnce) {
         "--verification: found \"some\"", "expected Backend:key=value",
         "unknown flag --speed; --help lists the flags", "--inputs: found 2 files for 1 methods",
         "--device: found \"cuda:1\"", "--describe: found \"maybe\"", "--outputs: missing value",
-        "--program: missing"}) {
+        "--minimum_version: found \"-1\"", "expected --trusted_keys, too", "--program: missing"}) {
     EXPECT_NE(message.find(expected), std::string::npos) << expected << "\n" << message;
   }
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 #include <string_view>
 
 #include "pteron/backends/aoti/shims/private_names.h"
@@ -22,9 +23,51 @@ constexpr size_t kMaxLoads = 64;
 // How many times the string table may be scanned in total.
 constexpr uint64_t kMaxTimesShared = 16;
 
-Error invalid(const char* what) {
+// An unused tag, which loaders skip.
+constexpr int64_t kIgnoredTag = 0x60000000;
+constexpr uint64_t kPageNbytes = 4096;
+
+Error invalid(const std::string& what) {
   return make_error(Error::InvalidProgram, "the model's code is not a usable shared object: %s",
-                    what);
+                    what.c_str());
+}
+
+#define SYSTEM_LIBRARIES(words) constexpr std::string_view kSystemLibraries = words;
+#define SYSTEM_VERSIONS(words) constexpr std::string_view kSystemVersions = words;
+#define SYSTEM_FUNCTIONS(words) constexpr std::string_view kSystemFunctions = words;
+#define SYSTEM_MATH(words) constexpr std::string_view kSystemMath = words;
+#include "pteron/backends/aoti/shims/system_imports.inc"
+
+bool has_word(std::string_view words, std::string_view word) {
+  return words.find(" " + std::string(word) + " ") != words.npos && !word.empty();
+}
+
+// Removes `prefix` and `suffix`, if the name has both.
+bool remove_ends(std::string_view prefix, std::string_view suffix, std::string_view* name) {
+  if (name->size() < prefix.size() + suffix.size() || name->substr(0, prefix.size()) != prefix ||
+      name->substr(name->size() - suffix.size()) != suffix) {
+    return false;
+  }
+  *name = name->substr(prefix.size(), name->size() - prefix.size() - suffix.size());
+  return true;
+}
+
+// Whether a symbol of this name and version may be imported.
+bool is_allowed(std::string_view name, std::string_view version) {
+  // GLIBCXX_3.4.21: the prefix ends with the last letter or underscore before the first digit.
+  const size_t prefix = std::min(version.find_first_of("0123456789"), version.size());
+  if (has_word(kSystemVersions, version.substr(0, prefix)) || has_word(kSystemFunctions, name)) {
+    return true;
+  }
+  std::string_view base = name;
+  if (remove_ends("__", "_chk", &base) || remove_ends("__isoc23_", "", &base) ||
+      remove_ends("__isoc99_", "", &base)) {
+    return has_word(kSystemFunctions, base);
+  }
+  (void)remove_ends("__", "_finite", &base);
+  return has_word(kSystemMath, base) ||
+         ((remove_ends("", "f", &base) || remove_ends("", "l", &base)) &&
+          has_word(kSystemMath, base));
 }
 
 // The bytes of a file, read at checked offsets and, through the load segments, at checked
@@ -62,6 +105,7 @@ class ElfFile {
           !read(offset, &segment)) {
         return invalid("program headers outside the file");
       }
+      if (segment.p_type == PT_GNU_STACK) stack_ = segment;
       if (segment.p_type == PT_LOAD || segment.p_type == PT_DYNAMIC) {
         uint64_t end = 0;
         if (!contains(segment.p_offset, segment.p_filesz) || segment.p_filesz > segment.p_memsz ||
@@ -70,6 +114,14 @@ class ElfFile {
         }
         if (segment.p_type == PT_LOAD) {
           if (loads_.size() == kMaxLoads) return invalid("more load segments than linkers make");
+          if ((segment.p_flags & PF_W) && (segment.p_flags & PF_X)) {
+            return invalid("memory that is both writable and executable");
+          }
+          // Otherwise the loader would map one over another, and read other bytes than this.
+          if (!loads_.empty() && segment.p_vaddr / kPageNbytes * kPageNbytes <
+                                     loads_.back().p_vaddr + loads_.back().p_memsz) {
+            return invalid("load segments that overlap");
+          }
           loads_.push_back(segment);
         } else if (dynamic_.p_type == PT_DYNAMIC) {
           return invalid("two dynamic segments");
@@ -79,6 +131,14 @@ class ElfFile {
       }
     }
     if (loads_.empty() || dynamic_.p_type != PT_DYNAMIC) return invalid("no dynamic segment");
+    // The loader reads it at its address.
+    uint64_t offset = 0;
+    if (!offset_of(dynamic_.p_vaddr, dynamic_.p_filesz, &offset) || offset != dynamic_.p_offset) {
+      return invalid("a dynamic segment outside the load segments");
+    }
+    if (stack_.p_type != PT_GNU_STACK || (stack_.p_flags & PF_X)) {
+      return invalid("it asks for an executable stack");
+    }
     return Error::Ok;
   }
 
@@ -107,6 +167,7 @@ class ElfFile {
   Span<const uint8_t> bytes_;
   std::vector<Elf64_Phdr> loads_;
   Elf64_Phdr dynamic_{};
+  Elf64_Phdr stack_{};
 };
 
 struct DynamicTable {
@@ -116,7 +177,10 @@ struct DynamicTable {
   uint64_t hash = 0, gnu_hash = 0;
   uint64_t version_needs = 0, version_needs_count = 0;
   uint64_t version_definitions = 0, version_definitions_count = 0;
-  std::vector<uint64_t> names;  // offsets into the strings: needed libraries, soname, paths
+  std::vector<uint64_t> names;      // offsets into the strings: needed libraries, soname, paths
+  std::vector<uint64_t> libraries;  // likewise, of needed libraries
+  std::vector<uint64_t> run_paths;  // offsets in the file of their entries
+  std::vector<uint64_t> symbol_versions;  // by number: offset into the strings, or 0
 };
 
 Error read_dynamic(const ElfFile& file, DynamicTable* table) {
@@ -133,22 +197,34 @@ Error read_dynamic(const ElfFile& file, DynamicTable* table) {
                  {DT_VERNEEDNUM, &DynamicTable::version_needs_count},
                  {DT_VERDEF, &DynamicTable::version_definitions},
                  {DT_VERDEFNUM, &DynamicTable::version_definitions_count}};
+  bool has_end = false;
   const uint64_t count = file.dynamic().p_filesz / sizeof(Elf64_Dyn);
   for (uint64_t i = 0; i < count; ++i) {
     Elf64_Dyn entry;
     if (!file.read(file.dynamic().p_offset + i * sizeof(entry), &entry)) break;
     const uint64_t value = entry.d_un.d_val;
     const auto tag = entry.d_tag;
+    if (tag == DT_NULL) has_end = true;
     if (tag == DT_NULL) break;
     if (tag == DT_SYMENT && value != sizeof(Elf64_Sym)) return invalid("size of its symbols");
     if (tag == DT_NEEDED || tag == DT_SONAME || tag == DT_RPATH || tag == DT_RUNPATH) {
       table->names.push_back(value);
     }
+    if (tag == DT_NEEDED) table->libraries.push_back(value);
+    if (tag == DT_RPATH || tag == DT_RUNPATH) {
+      table->run_paths.push_back(file.dynamic().p_offset + i * sizeof(entry));
+    }
+    if (tag == DT_TEXTREL || (tag == DT_FLAGS && (value & DF_TEXTREL))) {
+      return invalid("text relocations");
+    }
+    if (tag == DT_AUDIT || tag == DT_DEPAUDIT || tag == DT_AUXILIARY || tag == DT_FILTER) {
+      return invalid("a library that it would have opened besides those that it needs");
+    }
     for (const auto& known : kFields) {
       if (tag == known.tag) table->*known.field = value;
     }
   }
-  if (!table->strings || !table->strings_size || !table->symbols) {
+  if (!has_end || !table->strings || !table->strings_size || !table->symbols) {
     return invalid("no symbols or strings");
   }
   return Error::Ok;
@@ -211,6 +287,9 @@ Error read_version_names(const ElfFile& file, DynamicTable* table) {
         return invalid("needed versions");
       }
       table->names.push_back(version.vna_name);
+      const size_t number = version.vna_other & 0x7fff;
+      if (table->symbol_versions.size() <= number) table->symbol_versions.resize(number + 1);
+      table->symbol_versions[number] = version.vna_name;
       if (version.vna_next == 0) break;
       auxiliary += version.vna_next;
     }
@@ -262,11 +341,11 @@ Result<std::vector<std::string>> rename_imports(Span<uint8_t> object) {
       !file.offset_of(table.versions, num_symbols * sizeof(Elf64_Half), &versions_offset)) {
     return invalid("versions of symbols outside the file");
   }
-  // Such a symbol belongs to the library that defines the version.
-  const auto has_version = [&](uint64_t index) {
+  // Such a symbol belongs to the library that defines the version; VER_NDX_GLOBAL: there is none.
+  const auto version_of = [&](uint64_t index) {
     Elf64_Half version = VER_NDX_GLOBAL;
     if (table.versions) file.read(versions_offset + index * sizeof(version), &version);
-    return (version & 0x7fff) > VER_NDX_GLOBAL;
+    return std::max<size_t>(version & 0x7fff, VER_NDX_GLOBAL);
   };
 
   // Names may be suffixes of others, but not arbitrarily often.
@@ -284,20 +363,39 @@ Result<std::vector<std::string>> rename_imports(Span<uint8_t> object) {
     const RenamedPrefix* prefix;
     bool operator<(const Rename& other) const { return begin < other.begin; }
   };
+  std::set<std::string> refused;
+  for (const uint64_t offset : table.libraries) {
+    PTERON_ASSIGN_OR_RETURN(const std::string_view name, name_at(offset));
+    if (!has_word(kSystemLibraries, name)) refused.insert(std::string(name));
+  }
   std::vector<Rename> renames;
   std::vector<std::string> imported;
   for (uint64_t i = 1; i < num_symbols; ++i) {
     Elf64_Sym symbol;
     file.read(symbols_offset + i * sizeof(symbol), &symbol);
     PTERON_ASSIGN_OR_RETURN(const std::string_view name, name_at(symbol.st_name));
-    const RenamedPrefix* prefix =
-        symbol.st_shndx == SHN_UNDEF && !has_version(i) ? find_renamed_prefix(name) : nullptr;
+    const size_t version = version_of(i);
+    const RenamedPrefix* prefix = symbol.st_shndx == SHN_UNDEF && version == VER_NDX_GLOBAL
+                                      ? find_renamed_prefix(name)
+                                      : nullptr;
+    if (symbol.st_shndx == SHN_UNDEF && !prefix) {
+      std::string_view version_name;
+      if (version != VER_NDX_GLOBAL && version < table.symbol_versions.size()) {
+        PTERON_ASSIGN_OR_RETURN(version_name, name_at(table.symbol_versions[version]));
+      }
+      if (!is_allowed(name, version_name)) refused.insert(std::string(name));
+    }
     if (prefix) {
       renames.push_back({symbol.st_name, prefix});
       imported.emplace_back(name);
     } else {
       table.names.push_back(symbol.st_name);
     }
+  }
+  if (!refused.empty()) {
+    std::string names;
+    for (const std::string& name : refused) names += (names.empty() ? "" : ", ") + name;
+    return invalid("it needs what models do not import: " + names);
   }
   std::sort(renames.begin(), renames.end());
 
@@ -318,6 +416,9 @@ Result<std::vector<std::string>> rename_imports(Span<uint8_t> object) {
     if (distance != 0 && distance < renames[i - 1].prefix->imported.size()) {
       return invalid("a shim's name is part of another name");
     }
+  }
+  for (const uint64_t offset : table.run_paths) {
+    std::memcpy(object.data() + offset, &kIgnoredTag, sizeof(kIgnoredTag));
   }
   for (const Rename& rename : renames) {
     std::memcpy(strings + rename.begin, rename.prefix->exported.data(),

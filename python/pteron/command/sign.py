@@ -1,0 +1,153 @@
+"""Signs a program, with its weights in other files: who runs it can check whose it is.
+
+pteron sign model.pte --key=key.pem
+pteron verify model.pte --key=pub.pem
+
+The signature is a file of its own, model.pte.intoto.json: a DSSE envelope over an in-toto statement
+with the digests of all files. Keys are ECDSA P-256 or Ed25519, in PEM:
+
+openssl genpkey -algorithm ed25519 -out key.pem
+openssl pkey -in key.pem -pubout -out pub.pem
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import hashlib
+import json
+import mmap
+from pathlib import Path
+from typing import Any
+
+from absl import flags
+
+from pteron.command import program_file
+from pteron.command.usage import UsageError, command_flags, only
+from pteron.exir._serialize.container import PROGRAM, TENSOR_DATA, Chunks, open_container
+from pteron.runtime import Runtime, Verification
+from pteron.runtime.python import load_policy
+
+FLAGS = command_flags()
+flags.DEFINE_string("key", None, "The private key, in PEM.", flag_values=FLAGS)
+flags.DEFINE_multi_string(
+    "weights",
+    [],
+    "A .ptd file of the program; may be repeated. By default those that `pteron export` wrote"
+    " beside it.",
+    flag_values=FLAGS,
+)
+flags.DEFINE_string(
+    "output",
+    None,
+    "The signature; by default beside the program.",
+    short_name="o",
+    flag_values=FLAGS,
+)
+flags.DEFINE_integer(
+    "version",
+    0,
+    "Of the program; who runs it can refuse lower ones.",
+    lower_bound=0,
+    flag_values=FLAGS,
+)
+flags.DEFINE_string(
+    "expires",
+    None,
+    "When the signature ends, in UTC: 2027-01-31 or 2027-01-31T12:00:00Z.",
+    flag_values=FLAGS,
+)
+
+
+def run(positional: list[str]) -> bool:
+    (name,) = only(positional, "model.pte")
+    if FLAGS.key is None:
+        raise UsageError("no key; add --key=key.pem")
+    files = program_file.files_of(name, FLAGS.weights)
+    expires = None if FLAGS.expires is None else _time(FLAGS.expires)
+    key = _read_key(Path(FLAGS.key))
+    # All bytes, so that nothing is signed that would be refused.
+    Runtime.get().load_program(files[0], data_path=files[1:], verification=Verification.Required)
+    statement = {
+        "_type": load_policy.STATEMENT_TYPE,
+        "subject": [{"name": file.name, "digest": digests_of(file)} for file in files],
+        "predicateType": load_policy.PREDICATE_TYPE,
+        "predicate": {
+            "version": FLAGS.version,
+            **({} if expires is None else {"expires": expires}),
+        },
+    }
+    output = Path(FLAGS.output or f"{files[0]}{load_policy.SUFFIX}")
+    envelope = sign(json.dumps(statement, separators=(",", ":")).encode(), key)
+    Chunks([memoryview(json.dumps(envelope).encode() + b"\n")]).save(output)
+    if FLAGS.json:
+        print(json.dumps({"signature": str(output), "statement": statement}, indent=2))
+    else:
+        print(f"signed    {', '.join(map(str, files))}\nwrote     {output}")
+    return True
+
+
+def digests_of(file: Path) -> dict[str, str]:
+    """SHA-256 of a program or data file, and the digest that the runtime compares."""
+    with file.open("rb") as opened:
+        whole = hashlib.file_digest(opened, "sha256").hexdigest()
+        view = memoryview(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
+    kind = PROGRAM if bytes(view[4:8]) == PROGRAM.identifier else TENSOR_DATA
+    digests = open_container(kind, view).digests
+    if digests is None:
+        raise ValueError(f"{file} has no digests; expected a file that pteron export wrote")
+    return {"sha256": whole, load_policy.DIGEST: digests[0].hex()}
+
+
+def sign(payload: bytes, key: Any) -> dict[str, Any]:
+    """A DSSE envelope; equal payloads and keys give equal ones."""
+    modules = load_policy.crypto()
+    message = load_policy.encoding(payload)
+    if isinstance(key, modules.ed25519.Ed25519PrivateKey):
+        signature = key.sign(message)
+    else:
+        signature = key.sign(message, modules.ecdsa)
+    formats = modules.serialization
+    public = key.public_key().public_bytes(
+        formats.Encoding.DER, formats.PublicFormat.SubjectPublicKeyInfo
+    )
+    return {
+        "payload": base64.b64encode(payload).decode(),
+        "payloadType": load_policy.PAYLOAD_TYPE,
+        "signatures": [
+            {
+                "keyid": hashlib.sha256(public).hexdigest(),
+                "sig": base64.b64encode(signature).decode(),
+            }
+        ],
+    }
+
+
+def _read_key(path: Path) -> Any:
+    modules = load_policy.crypto()
+    try:
+        key = modules.serialization.load_pem_private_key(path.read_bytes(), password=None)
+    except (TypeError, ValueError) as error:  # encrypted; not a key
+        raise ValueError(
+            f"--key: {path} is no private key in PEM without a password ({error});"
+            " expected the contents to begin with -----BEGIN PRIVATE KEY-----"
+        ) from error
+    ec, ed25519 = modules.ec, modules.ed25519
+    if isinstance(key, ed25519.Ed25519PrivateKey) or (
+        isinstance(key, ec.EllipticCurvePrivateKey) and key.curve.name == "secp256r1"
+    ):
+        return key
+    raise ValueError(f"--key: {path} is of another kind; expected ECDSA P-256 or Ed25519")
+
+
+def _time(text: str) -> str:
+    try:
+        parsed = datetime.datetime.fromisoformat(text.removesuffix("Z"))
+    except ValueError:
+        parsed = None
+    if parsed is None or parsed.tzinfo is not None:
+        raise UsageError(
+            f"--expires: found {text!r}; expected a time in UTC, as 2027-01-31 or"
+            " 2027-01-31T12:00:00Z"
+        )
+    return parsed.strftime("%Y-%m-%dT%H:%M:%SZ")
