@@ -52,22 +52,21 @@ def only_rows_that_occur() -> Context:
         return options
 
     def define(define_all: Callable[[Any, Any], str], gemm: Any, kernel: Any) -> str:
-        text, rows = define_all(gemm, kernel), getattr(gemm, "rows", None)
+        text = define_all(gemm, kernel)
+        rows: Any = getattr(gemm, "rows", None)
         if not getattr(rows, "is_number", isinstance(rows, int)):
             return text
         block = gemm.register_blocking.block_m
         occurring = {int(rows) % block, block if rows >= block else 0}
         text = _CASE.sub(lambda case: case[0] if int(case[1]) in occurring else "", text)
-        return text if rows >= block else text.replace(f"if (block_m == {block}", _NEVER)
+        never = "if constexpr (false"
+        return text if rows >= block else text.replace(f"if (block_m == {block}", never)
 
     defining = (kind for kind in _kinds(CppMicroGemm) if "codegen_define" in vars(kind))
     return together(
         wrapped(CppGemmTemplate, "get_options", note_rows),
         *(wrapped(kind, "codegen_define", define) for kind in defining),
     )
-
-
-_NEVER = "if constexpr (false"
 
 
 def deduplicate_micro_gemms() -> Context:
