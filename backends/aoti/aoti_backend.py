@@ -164,7 +164,7 @@ class AotiBackend(DeviceBackend[OptionsT]):
     ) -> tuple[list[PreprocessResult], list[list[torch.Tensor]], weight_recipe.Recorder | None]:
         """The payload of each variant, its constants, and how they were made."""
         device = cls.get_device_name()
-        _warm_up(targets[0].machine, device)
+        _compile_early(targets[0].machine, device)
         boundaries = edge_program.graph_module.meta.get(BOUNDARIES, ())
         recorder = None
         if cls.records_weights(options) or cls.keeps_results(options):
@@ -327,6 +327,10 @@ class AotiBackend(DeviceBackend[OptionsT]):
     ) -> list[inductor.GeneratedCode]:
         """Sources with the preferred options or, if Inductor fails, with fallback options."""
         entries = cls.get_aoti_compile_options(options)
+
+        def compile_each(index: int, code: inductor.GeneratedCode) -> None:
+            _compile_early(targets[index].machine, cls.get_device_name(), code)
+
         tuned = [target.code for target in targets]
         attempts = [("", tuned), ("aten.view as aten.reshape", tuned)]
         if tuned[0].freeze:
@@ -337,7 +341,7 @@ class AotiBackend(DeviceBackend[OptionsT]):
             if failures:
                 ReshapeInsteadOfViewPass()(program.graph_module)
             try:
-                codes = inductor.generate_variants(program, code_targets, entries)
+                codes = inductor.generate_variants(program, code_targets, entries, compile_each)
             except (
                 inductor.UnsupportedTorch,
                 inductor.UnsupportedArchitecture,
@@ -369,8 +373,11 @@ def _is_elsewhere(program: ExportedProgram) -> bool:
     return any(isinstance(value, torch.Tensor) and value.device.type != "cpu" for value in values)
 
 
-def _warm_up(machine: toolchain.Machine, device: str) -> None:
-    """Compiles the entry points in parallel with Inductor; a failure is reported by the build.
+def _compile_early(
+    machine: toolchain.Machine, device: str, code: inductor.GeneratedCode | None = None
+) -> None:
+    """Compiles the entry points, or `code`, in parallel with Inductor; a failure is reported by the
+    build.
 
     ToolchainError: there is no compiler; raised before Inductor fails for that reason.
     """
@@ -378,6 +385,6 @@ def _warm_up(machine: toolchain.Machine, device: str) -> None:
 
     def prepare() -> None:
         with contextlib.suppress(Exception):
-            toolchain.prepare(machine, device=device)
+            toolchain.prepare(machine, code, device=device)
 
     workers.start(prepare)

@@ -81,18 +81,6 @@ class ObjectCache:
         with contextlib.suppress(OSError):
             self._make(self._path(key, suffix), suffix, lambda path: _write(path, data))
 
-    def has(self, key: str, suffix: str) -> bool:
-        """Whether the file is cached; it is not read."""
-        return self._path(key, suffix).exists()
-
-    def count(self, key: str, more: int) -> int:
-        """Adds to a counter, which is evicted like other entries; returns the sum."""
-        path = self._path(key, ".count")
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with path.open("ab") as file:
-            file.write(b"." * more)
-            return file.tell()
-
     def entries(self) -> list[tuple[int, int, Path]]:
         """Time of the last use in ns, bytes and path of each entry."""
         found = []

@@ -1,13 +1,11 @@
 """Compiles generated C++ to a shared object.
 
-Unlike Inductor's own compile step, it has flags per file, parallel compilation, shared precompiled
-headers and an object cache; `decisions/2026-11-20-own-compile-step.md` has measurements. A shared
-object consists of
+Unlike Inductor's own compile step, it has flags per file, parallel compilation and an object cache;
+`decisions/2026-11-20-own-compile-step.md` has measurements. A shared object consists of
 
 * the entry points (equal for all models of a torch release and flag set, so usually cached) and the
   model class, at -O1, since they are long and run once per call;
-* the kernels, at -O3 for the target's instruction set, in files of bounded size; code that several
-  of these files share is in files of its own, which other models find in the cache;
+* the kernels, at -O3 for the target's instruction set, in files of bounded size;
 * a support file: the size of the weights, embedded device code, and a `__cxa_thread_atexit` that
   registers nothing, without which the first failing thread would keep the shared object loaded.
 
@@ -32,7 +30,7 @@ import torch
 
 from pteron.backends.aoti import elf, workers
 from pteron.backends.aoti.inductor import GeneratedCode, quiet_interface, standard_headers
-from pteron.backends.aoti.inductor.kernel_text import KERNEL_START, SHARED_START
+from pteron.backends.aoti.inductor.kernel_text import KERNEL_START
 from pteron.backends.aoti.object_cache import ObjectCache, default_cache, digest
 
 #: The platform of this machine, as in metadata.
@@ -224,10 +222,8 @@ static inline void pteron_divide(int64_t threads, bool divides_k, int64_t M, int
 }
 """
 _EXPORTS = "{ global: AOTInductor*; pteron_set_tracing; local: *; };\n"
-_KERNEL_FILE_BYTES = 96 << 10
-#: Number of compilations from which on a precompiled header pays off: it takes 6.5 CPU seconds and
-#: saves each 1.9.
-_PRECOMPILED_FOR = 4
+#: Headers take 1.9 CPU seconds for each file, however small it is.
+_KERNEL_FILE_BYTES = 128 << 10
 #: Environment variables by which compilers choose headers, libraries and parts of themselves.
 _ENVIRONMENT = re.compile(
     r"(C|CPLUS|OBJC|OBJCPLUS)(PATH|_INCLUDE_PATH)|COMPILER_PATH|LIBRARY_PATH|GCC_.*|CCC_.*|"
@@ -278,27 +274,32 @@ def build(
         weights_bytes: size of the constants, which the container reports.
         embedded: symbol stem to bytes, available to the code as `__<stem>_start` and
             `__<stem>_end`.
-        cache: cache of objects and precompiled headers; the user's by default.
+        cache: cache of objects; the user's by default.
 
     Raises:
         ToolchainError: no compiler, or it failed; includes its messages and the command.
     """
     step = build_step(machine, device, cache)
-    kernels = step.precompiled_if_it_pays([step.kernels(x) for x in split_kernels(code.kernels)])
-    # The model takes longest, so it starts first.
-    sources = [step.model(code.model), step.interface(), *kernels]
-    with workers.Workers(_parallelism()) as pool:
-        objects = list(pool.map(step.compile, sources))
+    objects = step.compile_all(code)
     with tempfile.TemporaryDirectory(prefix="pteron-link-") as folder:
         support = _write_support(Path(folder), weights_bytes, embedded or {})
         return step.link(Path(folder), objects, support)
 
 
-def prepare(machine: Machine, *, device: str = "cpu", cache: ObjectCache | None = None) -> None:
-    """Compiles what all shared objects for `machine` have in common, if missing: the entry
-    points."""
+def prepare(
+    machine: Machine,
+    code: GeneratedCode | None = None,
+    *,
+    device: str = "cpu",
+    cache: ObjectCache | None = None,
+) -> None:
+    """Compiles what `build` will link, if missing: the objects of `code`, or what all shared objects
+    for `machine` have in common, the entry points."""
     step = build_step(machine, device, cache)
-    step.compile(step.interface())
+    if code:
+        step.compile_all(code)
+    else:
+        step.compile(step.interface())
 
 
 def build_step(machine: Machine, device: str, cache: ObjectCache | None = None) -> "BuildStep":
@@ -327,33 +328,24 @@ def _parallelism() -> int:
 
 def split_kernels(text: str) -> list[str]:
     """Splits generated kernels, each of which starts with its own include, into files of bounded
-    size. Where there are several, shared code is in files of its own, which other models find in
-    the cache; headers take longer than it. The split depends only on the text, so equal text gives
-    an equal shared object on any machine."""
-    first, *rest = re.split(f"(?={re.escape(KERNEL_START)})", text)
-    shared = [part for part in rest if part.startswith(SHARED_START)]
-    files = [first] if first.strip() else []
-    for kernel in (part for part in rest if not part.startswith(SHARED_START)):
-        if files and len(files[-1]) + len(kernel) <= _KERNEL_FILE_BYTES:
-            files[-1] += kernel
-        else:
-            files.append(kernel)
-    whole = "".join(shared + files)
-    return [whole] if len(files) == 1 and len(whole) <= _KERNEL_FILE_BYTES else shared + files
+    size. The split depends only on the text, so equal text gives an equal shared object on any
+    machine."""
+    files: list[str] = []
+    for part in re.split(f"(?={re.escape(KERNEL_START)})", text):
+        if files and len(files[-1]) + len(part) <= _KERNEL_FILE_BYTES:
+            files[-1] += part
+        elif part.strip():
+            files.append(part)
+    return files
 
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """One translation unit: its first header, text and flags.
-
-    Attributes:
-        precompile: whether to precompile the header.
-    """
+    """One translation unit: its first header, text and flags."""
 
     header: str
     text: str
     flags: tuple[str, ...]
-    precompile: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -437,47 +429,22 @@ class BuildStep:
             )
         )
 
-    def _header_key(self, source: Source) -> str:
-        return self._key("header", Source(source.header, "", source.flags))
-
-    def precompiled_if_it_pays(self, sources: Sequence[Source]) -> list[Source]:
-        """The same sources, which are about to be compiled and have the same header. Models that
-        were compiled before count, too, where the cache has seen them."""
-        missing = sum(not self.is_compiled(source) for source in sources)
-        if missing and self.cache.count(self._header_key(sources[0]), missing) >= _PRECOMPILED_FOR:
-            return [dataclasses.replace(source, precompile=True) for source in sources]
-        return list(sources)
-
-    def precompile(self, source: Source) -> Path:
-        """The header of `source`; its precompiled form, which compilers use, is beside it."""
-        key = self._header_key(source)
-        header = self.cache.get(key, ".h", lambda path: _write(path, source.header))
-
-        def precompile(path: Path) -> None:
-            arguments = (*self.common_flags, *source.flags, "-x", "c++-header")
-            self._run((*arguments, str(header), "-o", str(path)))
-
-        self.cache.get(key, ".h.pch" if self.compiler.is_clang else ".h.gch", precompile)
-        return header
-
-    def is_compiled(self, source: Source) -> bool:
-        """Whether the cache has the object of `source`."""
-        return self.cache.has(self._key("object", source), ".o")
+    def compile_all(self, code: GeneratedCode) -> list[bytes]:
+        """The objects of a model and of what it needs, in the order in which they are linked."""
+        kernels = map(self.kernels, split_kernels(code.kernels))
+        with workers.Workers(_parallelism()) as pool:
+            # The model takes longest, so it starts first.
+            sources = [self.model(code.model), self.interface(), *kernels]
+            return list(pool.map(self.compile, sources))
 
     def compile(self, source: Source) -> bytes:
         """The object of `source`."""
 
         def compile_object(path: Path) -> None:
-            arguments = [*self.common_flags, *source.flags]
-            text = source.text
-            if source.precompile:
-                arguments += ["-include", str(self.precompile(source))]
-            else:
-                text = f'{source.header}#line 1 "<stdin>"\n{text}'
             # The text is piped, so that no file name gets into the object. Zig writes it to a file,
             # so a line says how it is called.
-            arguments += ["-x", "c++", "-c", "-", "-o", str(path)]
-            self._run(arguments, text)
+            arguments = [*self.common_flags, *source.flags, "-x", "c++", "-c", "-", "-o", str(path)]
+            self._run(arguments, f'{source.header}#line 1 "<stdin>"\n{source.text}')
 
         return self.cache.get(self._key("object", source), ".o", compile_object).read_bytes()
 
@@ -527,10 +494,6 @@ class BuildStep:
                 f"{self.compiler.command[0]} failed on generated code (exit {done.returncode}).\n"
                 f"{done.stderr.strip()[:4000]}\ncommand: {shlex.join(command)}"
             )
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text)
 
 
 def _write_support(folder: Path, weights_bytes: int, embedded: Mapping[str, bytes]) -> Path:

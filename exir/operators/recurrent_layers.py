@@ -12,9 +12,10 @@ import functools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
+from unittest import mock
 
 import torch
-from torch._decomp import decomposition_table
+from torch._decomp import decomposition_table, decompositions
 from torch._ops import OpOverload
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
@@ -39,7 +40,9 @@ def whole_recurrent_layers(ops: Iterable[OpOverload] = RECURRENT_LAYERS) -> Iter
     One thread is inside at a time, others wait.
     """
     layers = [op for op in ops if op in RECURRENT_LAYERS]
-    with _LOCK, contextlib.ExitStack() as stack:
+    one_layer = functools.partial(_one_layer, decompositions.one_layer_lstm)
+    patched = mock.patch.object(decompositions, "one_layer_lstm", one_layer)
+    with _LOCK, patched, contextlib.ExitStack() as stack:
         for op in layers:
             shapes = functools.partial(_shapes, decomposition_table[op])
             before: Any = decomposition_table[op], op.py_kernels[_KEY]
@@ -49,6 +52,14 @@ def whole_recurrent_layers(ops: Iterable[OpOverload] = RECURRENT_LAYERS) -> Iter
             stack.callback(op._dispatch_cache.clear)
             op._dispatch_cache.clear()
         yield
+
+
+def _one_layer(decomposition: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """torch 2.12 leaves the states of an LSTM's layer a dimension of size 1."""
+    out, states = decomposition(*args, **kwargs)
+    return out, tuple(
+        state.reshape(state.shape[-2:]) if state.dim() == 3 else state for state in states
+    )
 
 
 def _shapes(

@@ -44,7 +44,8 @@ def described(values: Sequence[torch.Tensor]) -> list[Any]:
 @pytest.mark.parametrize("name", LAYERS)
 def test_shapes_are_those_of_the_decomposition(name: str) -> None:
     model, x = Layer(LAYERS[name]).eval(), torch.randn(4, 6, 3)
-    expected = layer_node(torch.export.export(model, (x,))).meta["val"]
+    with whole_recurrent_layers(()):  # torch's decomposition, less the bug that 2.12 has in it
+        expected = layer_node(torch.export.export(model, (x,))).meta["val"]
     with whole_recurrent_layers():
         program = torch.export.export(model, (x,))
     assert described(layer_node(program).meta["val"]) == described(expected)

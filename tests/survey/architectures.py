@@ -1,9 +1,11 @@
-"""Tiny models with random weights of architectures that `transformers` has.
+"""Models with random weights, by name, and calls of them.
 
-module, inputs = build("llama")
-module(**inputs)
+for way in build("llama"):          # an architecture of `transformers`, made tiny
+    way.module(*way.args, **way.kwargs)
+build("timm:resnet10t")             # one of libraries/
 """
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +13,8 @@ import torch
 from torch import nn
 
 from tests.survey.inputs import inputs_of
+from tests.survey.libraries import recipe
+from tests.survey.libraries.recipe import Absent, Recipe
 from tests.survey.shrink import WAYS, config_class, small_config
 
 #: Models with more parameters are too slow to try.
@@ -19,17 +23,27 @@ LIMIT = 60_000_000
 Inputs = Mapping[str, Any]
 
 
-class Absent(Exception):
-    """This release of `transformers` has no such architecture."""
-
-
-def build(name: str) -> tuple[nn.Module, list[Inputs]]:
-    """The smallest model that runs, in eval mode, and inputs that it runs with, the best first.
+def build(name: str) -> list[Recipe]:
+    """A model in eval mode and calls that it takes, the best first.
 
     Raises:
-        Absent: there is no such architecture.
-        RuntimeError: none of the configurations that were tried runs.
+        Absent: there is no such model.
+        RuntimeError: none of the configurations of `transformers` that were tried runs.
     """
+    if ":" in name:
+        found = recipe(name)
+        with torch.no_grad():
+            copy.deepcopy(found.module)(*found.args, **found.kwargs)
+        return [found]
+    module, candidates = _architecture(name)
+    return [Recipe(module, kwargs=inputs) for inputs in candidates]
+
+
+def _architecture(name: str) -> tuple[nn.Module, list[Inputs]]:
+    """The smallest model that runs, and inputs that it runs with."""
+    import transformers
+
+    transformers.logging.set_verbosity_error()
     try:
         config_class(name)
     except KeyError:

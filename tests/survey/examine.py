@@ -4,9 +4,11 @@ outcome = examine(("llama", "cpu"))
 outcome.failed_step     # "" or, for instance, "lowers"
 """
 
+import dataclasses
+import importlib.metadata
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,8 @@ from pteron.exir.explain import ProgramReport
 from pteron.runtime import Runtime
 from tests.models.sample import max_relative_error
 from tests.pool.logged import logged_warnings
-from tests.survey.architectures import Absent, Inputs, build
+from tests.survey.architectures import build
+from tests.survey.libraries.recipe import Absent, Recipe
 from tests.survey.outcome import ABSENT, Outcome
 
 #: The largest error that counts as the same result.
@@ -30,11 +33,7 @@ Task = tuple[str, str]
 
 def examine(task: Task) -> Outcome:
     """What comes of an architecture on a device; nothing is raised."""
-    import transformers
-
-    transformers.logging.set_verbosity_error()
     outcome = Outcome(*task)
-    outcome.versions = {"torch": torch.__version__, "transformers": transformers.__version__}
     try:
         # By default torch rounds what CUDA convolutions read to TF32, and we do not.
         torch.backends.cudnn.allow_tf32 = False
@@ -62,10 +61,11 @@ class _Examination:
 
     def run(self) -> None:
         outcome = self._outcome
-        module, candidates = build(outcome.model)
-        module = module.to(outcome.device)
+        outcome.versions["torch"] = torch.__version__
+        candidates = build(outcome.model)
+        outcome.versions[outcome.library] = importlib.metadata.version(outcome.library)
         self._passed("builds")
-        exported, kwargs = _export(module, candidates, outcome.device)
+        exported, chosen = _export([_on(way, outcome.device) for way in candidates])
         self._passed("exports")
         lowered = to_edge_transform_and_lower(exported, partitioner=[_partitioner(outcome.device)])
         program = lowered.to_executorch()
@@ -75,17 +75,36 @@ class _Examination:
             path = Path(folder, "model.pte")
             program.save(path)
             program.write_tensor_data_to_file(folder)
-            found = _execute(path, sorted(Path(folder).glob("*.ptd")), kwargs)
+            method = (
+                Runtime.get()
+                .load_program(path, data_path=sorted(Path(folder).glob("*.ptd")))
+                .load_method("forward")
+            )
+            found = [_execute(method, call) for call in chosen.calls()]
         self._passed("runs")
-        expected = module(**kwargs)
-        outcome.error = _error(found, expected)
-        if not outcome.error <= TOLERANCE:
-            theirs = _error(pytree.tree_leaves(exported.module()(**kwargs)), expected)
+        for result, (args, kwargs) in zip(found, chosen.calls(), strict=True):
+            self._compare(result, exported, chosen.module, args, kwargs)
+        self._passed("matches")
+
+    def _compare(
+        self,
+        found: list[Any],
+        exported: torch.export.ExportedProgram,
+        module: torch.nn.Module,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+    ) -> None:
+        outcome = self._outcome
+        expected = module(*args, **kwargs)
+        error = _error(found, expected)
+        outcome.error = max(error, outcome.error or 0.0)
+        if not error <= TOLERANCE:
+            exported_outputs = exported.module()(*args, **kwargs)
+            theirs = _error(pytree.tree_leaves(exported_outputs), expected)
             if not theirs <= TOLERANCE:  # models ask whether they are being exported
                 outcome.steps.remove("exports")
                 raise _Differs(f"what torch.export made differs from the module by {theirs:.1e}")
-            raise _Differs(f"differs by {outcome.error:.1e}, more than {TOLERANCE:.0e}")
-        self._passed("matches")
+            raise _Differs(f"differs by {error:.1e}, more than {TOLERANCE:.0e}")
 
     def _passed(self, step: str) -> None:
         now = time.monotonic()
@@ -94,15 +113,30 @@ class _Examination:
         self._begin = now
 
 
-def _export(
-    module: torch.nn.Module, candidates: Sequence[Inputs], device: str
-) -> tuple[torch.export.ExportedProgram, dict[str, Any]]:
-    """The program for the first inputs that it can be exported with."""
+def _on(recipe: Recipe, device: str) -> Recipe:
+    """The same on a device."""
+
+    def moved(tree: Any) -> Any:
+        return pytree.tree_map_only(torch.Tensor, lambda x: x.to(device), tree)
+
+    return dataclasses.replace(
+        recipe,
+        module=recipe.module.to(device),
+        args=moved(recipe.args),
+        kwargs=moved(dict(recipe.kwargs)),
+        other=moved(recipe.other),
+    )
+
+
+def _export(candidates: Sequence[Recipe]) -> tuple[torch.export.ExportedProgram, Recipe]:
+    """The program of the first call that can be exported."""
     failures = []
-    for inputs in candidates:
-        kwargs = pytree.tree_map_only(torch.Tensor, lambda x: x.to(device), dict(inputs))
+    for way in candidates:
         try:
-            return torch.export.export(module, (), kwargs), kwargs
+            exported = torch.export.export(
+                way.module, way.args, dict(way.kwargs), dynamic_shapes=way.dynamic_shapes
+            )
+            return exported, way
         except Exception as error:
             failures.append(error)
     raise failures[0]
@@ -132,11 +166,10 @@ def _on_cpu(report: ProgramReport) -> int:
     )
 
 
-def _execute(path: Path, data: list[Path], kwargs: dict[str, Any]) -> list[Any]:
+def _execute(method: Any, call: tuple[tuple[Any, ...], Mapping[str, Any]]) -> list[Any]:
     """As callers have them by default: inputs and outputs on the host."""
-    program = Runtime.get().load_program(path, data_path=data)
-    inputs = pytree.tree_map_only(torch.Tensor, lambda x: x.cpu(), pytree.tree_leaves(kwargs))
-    found: list[Any] = program.load_method("forward").execute(inputs)
+    inputs = pytree.tree_map_only(torch.Tensor, lambda x: x.cpu(), pytree.tree_leaves(call))
+    found: list[Any] = method.execute(inputs)
     return found
 
 
@@ -148,6 +181,7 @@ def _error(found: list[Any], expected: Any) -> float:
     errors = [0.0]
     for a, b in zip(found, wanted, strict=True):
         if isinstance(b, torch.Tensor):
+            a, b = (torch.view_as_real(x) if x.is_complex() else x for x in (a, b))
             errors.append(max_relative_error(a.cpu(), b.detach().cpu()))
         elif a != b:
             raise _Differs(f"{a!r} instead of {b!r}")

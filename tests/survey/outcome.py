@@ -9,7 +9,7 @@ from typing import Any
 #: The steps in order. `builds` fails for a model that this folder cannot make, or eager cannot run.
 STEPS = ("builds", "exports", "lowers", "runs", "matches")
 
-#: The reason of an architecture that this release of `transformers` has not.
+#: The reason of a model that the installed release of its library has not.
 ABSENT = "absent"
 
 
@@ -24,7 +24,7 @@ class Outcome:
         seconds: how long each step took.
         on_cpu: on a GPU, how many calls of operators were left to the CPU, once it was lowered.
         warnings: what lowering said of it.
-        versions: of torch and transformers.
+        versions: of torch and the model's library.
     """
 
     model: str
@@ -39,13 +39,18 @@ class Outcome:
 
     @property
     def absent(self) -> bool:
-        """Whether this release of `transformers` has no such architecture."""
+        """Whether the library is not installed, or has no such model."""
         return self.reason == ABSENT
 
     @property
     def failed_step(self) -> str:
         """The step that it failed at; empty if it passed all."""
         return next((step for step in STEPS if step not in self.steps), "")
+
+    @property
+    def library(self) -> str:
+        """The library that has the model."""
+        return self.model.partition(":")[0] if ":" in self.model else "transformers"
 
     def first_line(self) -> str:
         """The reason, short."""

@@ -1,7 +1,7 @@
-r"""Which architectures of `transformers` lower, run and match, and why the others do not.
+r"""Which models of `transformers` and other libraries lower, run and match, and why others do not.
 
   tools/bazel run //tests/survey -- --output=$HOME/survey --jobs=2
-  tools/bazel run //tests/survey -- --output=$HOME/survey --models=llama,bert
+  tools/bazel run //tests/survey -- --output=$HOME/survey --models=llama,timm:*
 
 With --device=cuda it runs where tools/gpu takes it, as its stage `survey`.
 
@@ -11,6 +11,7 @@ and machines may share the work (--shard=0/4). The exit status is 0 once all hav
 are left.
 """
 
+import fnmatch
 import os
 import sys
 import time
@@ -20,6 +21,7 @@ from pathlib import Path
 from absl import app, flags
 
 from tests.pool.pool import Pool
+from tests.survey import libraries
 from tests.survey.examine import examine, unfinished
 from tests.survey.names import ARCHITECTURES
 from tests.survey.outcome import path_of, read, write
@@ -27,7 +29,7 @@ from tests.survey.table import summary, table
 
 _OUTPUT = flags.DEFINE_string("output", None, "Folder for results; kept, and read, between runs.")
 _DEVICE = flags.DEFINE_enum("device", "cpu", ["cpu", "cuda"], "Where modules lie and are run.")
-_MODELS = flags.DEFINE_list("models", [], "Names that `transformers` has; ours if empty.")
+_MODELS = flags.DEFINE_list("models", [], "Names, or patterns of them; all if empty.")
 _JOBS = flags.DEFINE_integer("jobs", 1, "Processes at a time.", 1)
 _SECONDS = flags.DEFINE_float("seconds", 0, "Stop after so long; 0: no limit.", 0)
 _LIMIT = flags.DEFINE_float("limit", 300, "The longest that one model may take, in seconds.", 1)
@@ -45,7 +47,10 @@ def main(argv: Sequence[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     shard, shards = map(int, _SHARD.value.split("/"))
     device = _DEVICE.value
-    models = _MODELS.value or list(ARCHITECTURES)
+    known = [*ARCHITECTURES, *libraries.names()]
+    models = [
+        name for asked in _MODELS.value or ["*"] for name in fnmatch.filter(known, asked) or [asked]
+    ]
 
     def left_to_do() -> list[tuple[str, str]]:
         chosen = models[shard::shards]

@@ -34,13 +34,13 @@ def _row(outcome: Outcome) -> tuple[str, ...]:
 def summary(outcomes: Sequence[Outcome]) -> str:
     """How many came how far, and the reasons, most frequent first."""
     present = [outcome for outcome in outcomes if not outcome.absent]
-    exported = [outcome for outcome in present if "exports" in outcome.steps]
-    good = [outcome for outcome in exported if not outcome.failed_step]
-    lines = [
-        f"{len(outcomes)} models, {len(outcomes) - len(present)} of them absent; of "
-        f"{len(present)}, {len(exported)} export; of these {len(good)} match"
-        + (f", {len(good) / len(exported):.1%}" if exported else "")
-    ]
+    lines = [_counts(outcomes, "models")]
+    libraries = list(dict.fromkeys(outcome.library for outcome in present))
+    if len(libraries) > 1:
+        lines += [
+            "* " + _counts([o for o in outcomes if o.library == library], f"of {library}")
+            for library in libraries
+        ]
     if left := [outcome for outcome in present if outcome.on_cpu]:
         calls = sum(outcome.on_cpu or 0 for outcome in left)
         lines.append(f"* {len(left)} leave {calls} calls of operators to the CPU")
@@ -53,6 +53,17 @@ def summary(outcomes: Sequence[Outcome]) -> str:
     ):
         lines.append(f"* {len(models)} do not pass `{step}`: {reason} ({', '.join(models)})")
     return "\n".join(lines)
+
+
+def _counts(outcomes: Sequence[Outcome], what: str) -> str:
+    present = [outcome for outcome in outcomes if not outcome.absent]
+    exported = [outcome for outcome in present if "exports" in outcome.steps]
+    good = [outcome for outcome in exported if not outcome.failed_step]
+    return (
+        f"{len(outcomes)} {what}, {len(outcomes) - len(present)} of them absent; of "
+        f"{len(present)}, {len(exported)} export; of these {len(good)} match"
+        + (f", {len(good) / len(exported):.1%}" if exported else "")
+    )
 
 
 def _kind(reason: str) -> str:

@@ -14,16 +14,23 @@ _SMALL = (
     *("vit", "resnet", "llava", "whisper", "patchtst"),
 )
 
+# Of each library that has a lock: any number of nodes, an autoencoder, volumes, geometry.
+_OF_LIBRARIES = (
+    *("torch_geometric:GraphSAGE_max", "diffusers:AutoencoderTiny", "diffusers:FlowMatchEuler"),
+    *("monai:UNet", "kornia:warp_perspective"),
+)
 
-@pytest.mark.parametrize("name", _SMALL)
+
+@pytest.mark.parametrize("name", _SMALL + _OF_LIBRARIES)
 def test_architecture(name: str) -> None:
     outcome = examine((name, "cpu"))
     assert not outcome.failed_step, outcome.reason
     assert not outcome.warnings, outcome.warnings
 
 
-def test_what_transformers_has_not_is_absent() -> None:
-    outcome = examine(("nothing", "cpu"))
+@pytest.mark.parametrize("name", ["nothing", "monai:nothing", "nowhere:nothing"])
+def test_what_a_library_has_not_is_absent(name: str) -> None:
+    outcome = examine((name, "cpu"))
     assert outcome.absent and outcome.failed_step == "builds"
 
 

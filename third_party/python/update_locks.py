@@ -116,6 +116,19 @@ LOCK_FILES = (
         add={"transformers": ("torch",)},
     ),
     LockFile(
+        "model_libraries",
+        "third_party/model_libraries/lock.json",
+        "third_party/model_libraries/requirements.txt",
+        on=("common", "transformers"),
+        is_complete=True,
+        add={
+            "diffusers": ("torch",),
+            "kornia": ("torch",),
+            "monai": ("einops", "torch"),
+            "torch_geometric": ("torch",),
+        },
+    ),
+    LockFile(
         "ziglang",
         "third_party/ziglang/lock.json",
         "third_party/ziglang/requirements.txt",

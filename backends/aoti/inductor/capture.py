@@ -43,12 +43,13 @@ def _generated_code(
         fqn = graph.allocated_constant_name.get(name, name)
         tensor = graph.get_original_value_of_constant(name).detach()
         (constants if name in read else unread).append(Constant(index, name, fqn, tensor))
+    calls = json.loads(proxied or '{"nodes": []}')["nodes"]
     return GeneratedCode(
         model=constants_on_their_devices(model, graph.constants),
         kernels=finish_kernels(kernels),
         constants=tuple(constants),
         unread_constants=tuple(unread),
-        proxied=_proxied_operators(proxied),
+        proxied=tuple(sorted({call["node"]["target"] for call in calls})),
         num_outputs=len(graph.graph_outputs),
         events=events,
         embedded=device_kernels(wrapper),
@@ -64,13 +65,6 @@ def constants_on_their_devices(model: str, constants: Mapping[str, Any]) -> str:
         return f"{match[1]}aoti_torch_device_type_{devices[int(match[2])]}();"
 
     return re.sub(r"(constants_info_\[(\d+)\]\.device_type = )\w+;", device_type, model)
-
-
-def _proxied_operators(serialized: str | None) -> tuple[str, ...]:
-    if not serialized:
-        return ()
-    nodes = json.loads(serialized)["nodes"]
-    return tuple(sorted({node["node"]["target"] for node in nodes}))
 
 
 @functools.cache

@@ -47,9 +47,9 @@ def prefer_gemm_templates() -> Context:
 
     Templates are rendered for the chosen kernel only, not for a benchmark.
     """
+    from torch._inductor import select_algorithm
     from torch._inductor.codegen.cpp_template import CppTemplate
     from torch._inductor.codegen.cpp_template_kernel import CppTemplateKernel
-    from torch._inductor.select_algorithm import get_algorithm_selector_cache
 
     def prefer_templates(choices: Sequence[Any]) -> list[Any]:
         templates = [choice for choice in choices if "cpp" in choice.name.lower()]
@@ -59,11 +59,22 @@ def prefer_gemm_templates() -> Context:
         with patched(CppTemplateKernel, "render", _declare_arguments):
             return generate(template, **kwargs)
 
-    selector = get_algorithm_selector_cache()
+    selector = _selector_without_benchmarks()
     return together(
         patched(selector, "preprocessing_fns", [prefer_templates]),
+        patched(select_algorithm, "get_algorithm_selector_cache", lambda: selector),
         wrapped(CppTemplate, "generate", generate_choice),
     )
+
+
+@functools.cache
+def _selector_without_benchmarks() -> Any:
+    """Inductor's own one reads all files of Triton, to tell results of benchmarks apart."""
+    from torch._inductor.codecache import CacheBase
+    from torch._inductor.select_algorithm import AlgorithmSelectorCache
+
+    with patched(CacheBase, "get_system", staticmethod(dict)):
+        return AlgorithmSelectorCache()
 
 
 def _declare_arguments(kernel: Any, template: Any, **kwargs: Any) -> str:

@@ -37,9 +37,7 @@ def skip_autotuning_with_asserts() -> Context:
     """
     from torch._inductor.runtime.triton_heuristics import CachingAutotuner
 
-    def run_or_save(
-        run: Callable[..., Any], kernel: Any, *args: Any, stream: Any, **more: Any
-    ) -> Any:
+    def run_or_save(run: Any, kernel: Any, *args: Any, stream: Any, **more: Any) -> Any:
         if "tl.device_assert" not in kernel.fn.src:
             return run(kernel, *args, stream=stream, **more)
         if not kernel.launchers:

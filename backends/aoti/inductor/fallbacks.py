@@ -157,26 +157,21 @@ def signature(node: torch.fx.Node) -> str:
     return f"{node.target}({', '.join(arguments)})"
 
 
-def _moved(value: Any, device: str) -> Any:
-    """A fake tensor of the same shape and strides on `device`."""
-    if device == "cpu" or not isinstance(value, torch.Tensor) or value.device.type == device:
-        return value
-    with value.fake_mode:  # type: ignore[attr-defined]
-        return torch.empty_strided(
-            value.size(), value.stride(), dtype=value.dtype, device=f"{device}:0"
-        )
-
-
 def _module_of(node: torch.fx.Node, device: str) -> torch.fx.GraphModule:
     graph = torch.fx.Graph()
+    on_device = torch.device("cpu" if device == "cpu" else f"{device}:0")
     copies: dict[torch.fx.Node, Any] = {}
     for argument in node.all_input_nodes:
         copies[argument] = value = argument.meta.get("val")
         if isinstance(value, torch.Tensor):
+            if value.device.type != device != "cpu":
+                with value.fake_mode:  # type: ignore[attr-defined]
+                    value = torch.empty_strided(
+                        value.size(), value.stride(), dtype=value.dtype, device=on_device
+                    )
             copies[argument] = graph.placeholder(argument.name)
-            copies[argument].meta["val"] = _moved(value, device)
+            copies[argument].meta["val"] = value
     args, kwargs = torch.fx.map_arg((node.args, node.kwargs), copies.__getitem__)
-    on_device = torch.device("cpu" if device == "cpu" else f"{device}:0")
     kwargs = {k: on_device if isinstance(v, torch.device) else v for k, v in kwargs.items()}
     assert callable(node.target)
     call = graph.call_function(node.target, args, kwargs)

@@ -6,7 +6,7 @@ One call at a time: a lock serialises callers, because Inductor's state belongs 
 import copy
 import dataclasses
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -49,7 +49,10 @@ def generate(
 
 
 def generate_variants(
-    program: ExportedProgram, targets: Sequence[Target], options: Mapping[str, Any] | None = None
+    program: ExportedProgram,
+    targets: Sequence[Target],
+    options: Mapping[str, Any] | None = None,
+    each: Callable[[int, GeneratedCode], None] | None = None,
 ) -> list[GeneratedCode]:
     """Generates the C++ of `program` for each of `targets`.
 
@@ -58,6 +61,7 @@ def generate_variants(
             input): Inductor's freezing would read their initial values forever.
         targets: the machines; they differ in what kernels are generated for, no more.
         options: Inductor configuration entries that win over ours.
+        each: called with each target's index and code as soon as it is generated.
 
     Raises:
         UnsupportedTorch: see `release`.
@@ -70,20 +74,31 @@ def generate_variants(
     if targets[0].gpu:
         module.meta.update(program.graph_module.meta)
     with LOCK, fix_var_mean_of_empty(program.range_constraints):
-        return generate_module(module, targets, options)
+        return generate_module(module, targets, options, each)
 
 
 def generate_module(
-    module: torch.fx.GraphModule, targets: Sequence[Target], options: Mapping[str, Any] | None
+    module: torch.fx.GraphModule,
+    targets: Sequence[Target],
+    options: Mapping[str, Any] | None,
+    each: Callable[[int, GeneratedCode], None] | None = None,
 ) -> list[GeneratedCode]:
     """The same for a graph module whose placeholders carry fake values."""
     release()
     target = targets[0]
     arguments = tuple(node.meta["val"] for node in module.graph.nodes if node.op == "placeholder")
     captured: list[GeneratedCode] = []
+
+    def finish(index: int) -> None:
+        code = captured[index]
+        model = declared(code.model, target.device, target.operators)
+        captured[index] = code = dataclasses.replace(code, model=model)
+        if each:
+            each(index, code)
+
     patches = {**_options(target), **(options or {})}
     with LOCK, compile_scope(target), capture_sources(captured), ExitStack() as stack:
-        stack.enter_context(generate_for_each_target(targets, options or {}))
+        stack.enter_context(generate_for_each_target(targets, options or {}, finish))
         if target.device == "mps":
             stack.enter_context(absent_mps())
         elif target.gpu:
@@ -98,22 +113,19 @@ def generate_module(
         if not arguments:
             stack.enter_context(without_inputs(module))
         torch._inductor.aot_compile(module, arguments, options=patches)
-    return [
-        dataclasses.replace(code, model=declared(code.model, target.device, target.operators))
-        for code in captured
-    ]
+    return captured
 
 
-def generate_for_each_target(targets: Sequence[Target], options: Mapping[str, Any]) -> Context:
+def generate_for_each_target(
+    targets: Sequence[Target], options: Mapping[str, Any], finish: Callable[[int], None]
+) -> Context:
     """Inductor generates code of a graph for each target, after the passes that all share
-    (decompositions, FX passes, constant folding)."""
+    (decompositions, FX passes, constant folding), and `finish` is called after each."""
     from torch._inductor import compile_fx
 
     first = _options(targets[0])
 
-    def generate_each(
-        generate_code: Any, gm: torch.fx.GraphModule, *args: Any, **kwargs: Any
-    ) -> Any:
+    def generate_each(generate_code: Any, gm: Any, *args: Any, **kwargs: Any) -> Any:
         for index, target in enumerate(targets):
             is_last = index == len(targets) - 1
             changed = {
@@ -123,6 +135,7 @@ def generate_for_each_target(targets: Sequence[Target], options: Mapping[str, An
             }
             with target_scope(target), torch._inductor.config.patch(changed):
                 result = generate_code(gm if is_last else _copy(gm), *args, **kwargs)
+            finish(index)
         return result
 
     return wrapped(compile_fx, "fx_codegen_and_compile", generate_each)

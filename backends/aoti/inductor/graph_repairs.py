@@ -115,11 +115,10 @@ def realize_constant_while_loop_inputs() -> Context:
     """Carried inputs of `while_loop` may be constants, as a counter's 0 after constant folding."""
     from torch._inductor import ir
 
-    def create_realized(
-        create: Any, cls: Any, cond_fn: Any, body_fn: Any, carried: Any, *args: Any, **kwargs: Any
-    ) -> Any:
+    def create_realized(create: Any, cls: Any, *args: Any, **more: Any) -> Any:
+        *functions, carried = args[:3]
         buffers = [cls.realize_input(v) if isinstance(v, ir.Constant) else v for v in carried]
-        return create(cls, cond_fn, body_fn, buffers, *args, **kwargs)
+        return create(cls, *functions, buffers, *args[3:], **more)
 
     return wrapped(ir.WhileLoop, "create", create_realized)
 

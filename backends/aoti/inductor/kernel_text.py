@@ -13,8 +13,6 @@ from pteron.backends.aoti.inductor import micro_gemms
 
 #: Each kernel's text starts with it.
 KERNEL_START = "#include <torch/csrc/inductor/cpp_prefix.h>\n"
-#: The text of one that several kernels use.
-SHARED_START = KERNEL_START + "// shared\n"
 
 _DIVISION_NOTES = re.compile(r"^.*inductor_cpu_(?:throw_if_)?integer_div_error.*\n", re.MULTILINE)
 #: Of fewer bytes than a register has, which at::vec reads through memory.
@@ -32,10 +30,7 @@ def after_includes(code: str, inserted: str) -> str:
 def finish_kernels(text: str) -> str:
     """The text as it is compiled."""
     kernels, shared = micro_gemms.separate(re.split(f"(?={re.escape(KERNEL_START)})", text))
-    finished = [_finish(kernel) for kernel in kernels]
-    return "".join((*(SHARED_START + shared[name] for name in sorted(shared)), *finished))
-
-
-def _finish(kernel: str) -> str:
-    kernel = _DIVISION_NOTES.sub("", kernel)
-    return _LOADS_OF_BYTES.sub(r"pteron_load<\1, \3>(\2);", kernel)
+    text = _LOADS_OF_BYTES.sub(
+        r"pteron_load<\1, \3>(\2);", _DIVISION_NOTES.sub("", "".join(kernels))
+    )
+    return "".join(KERNEL_START + shared[name] for name in sorted(shared)) + text

@@ -58,9 +58,7 @@ def fix_fusion_of_mutation_with_reads() -> Context:
     from torch._inductor.dependencies import MemoryDep
     from torch._inductor.scheduler import Scheduler
 
-    def fusable_by_memory(
-        fusable: Any, scheduler: Any, weak_dep: Any, reader: Any, writer: Any
-    ) -> bool:
+    def compare(fusable: Any, scheduler: Any, weak_dep: Any, reader: Any, writer: Any) -> bool:
         if not fusable(scheduler, weak_dep, reader, writer):
             return False
         names = scheduler.mutation_real_name
@@ -72,7 +70,7 @@ def fix_fusion_of_mutation_with_reads() -> Context:
             if names.get(read.name, read.name) == memory
         )
 
-    return wrapped(Scheduler, "fusable_weak_dep", fusable_by_memory)
+    return wrapped(Scheduler, "fusable_weak_dep", compare)
 
 
 @repair("2.11", "2.12")
@@ -84,23 +82,12 @@ def fix_int_array_deduplication() -> Context:
     """
     from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
 
-    declare = CppWrapperCpu._codegen_int_array_var_impl
+    def find(own: Any, wrapper: Any, array: str, writeline: Any, *args: Any, **more: Any) -> Any:
+        known = wrapper.__dict__.setdefault("_pteron_writers", {})  # alive, so that ids are unique
+        writeline = known.setdefault(id(getattr(writeline, "__self__", writeline)), writeline)
+        return own(wrapper, array, writeline, *args, **more)
 
-    def find(
-        wrapper: Any,
-        int_array: str,
-        writeline: Any,
-        known_statically: bool = False,  # by this name, as Inductor calls it
-        graph: Any = None,
-    ) -> str:
-        writer = getattr(writeline, "__self__", writeline)
-        known = wrapper.__dict__.setdefault("_pteron_int_arrays", {})
-        key = (int_array, id(writer), known_statically, id(graph))
-        if key not in known:  # keeps writer and graph alive, so that their ids stay unique
-            known[key] = writer, graph, declare(wrapper, int_array, writeline, known_statically)
-        return known[key][2]
-
-    return patched(CppWrapperCpu, "codegen_int_array_var", find)
+    return wrapped(CppWrapperCpu, "codegen_int_array_var", find)
 
 
 @repair()
@@ -187,9 +174,7 @@ def fix_var_mean_of_empty(ranges: Mapping[Any, Any]) -> Context:
     from torch._inductor.virtualized import ops
     from torch.utils._sympy.value_ranges import bound_sympy
 
-    def compute_or_nan(
-        compute: Callable[..., Any], x: Any, axis: Any, **more: Any
-    ) -> tuple[Any, ...]:
+    def compute_or_nan(compute: Any, x: Any, axis: Any, **more: Any) -> tuple[Any, ...]:
         var, *mean = compute(x, axis, **more)
         sizes, dims = x.get_size(), lowering._validate_reduction_axis(x, axis)
         if not mean or all(bound_sympy(sizes[dim], dict(ranges)).lower > 0 for dim in dims):
@@ -348,14 +333,12 @@ def freeze_flex_decoding_query_layout() -> Context:
     from torch._inductor import ir
     from torch._inductor.kernel.flex import flex_attention
 
-    def create_with_frozen_query(
-        create: Callable[..., Any], query: Any, *args: Any, **kwargs: Any
-    ) -> Any:
+    def create_frozen(create: Any, query: Any, *args: Any, **kwargs: Any) -> Any:
         query = ir.ExternKernel.realize_input(query)
         query.freeze_layout()
         return create(query, *args, **kwargs)
 
-    return wrapped(flex_attention, "create_flex_decoding_kernel", create_with_frozen_query)
+    return wrapped(flex_attention, "create_flex_decoding_kernel", create_frozen)
 
 
 @repair()
@@ -398,18 +381,16 @@ def fix_while_loop_mutation_outputs() -> Context:
     """
     from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
 
-    def write_with_all_outputs(
-        write: Any, wrapper: Any, loop: Any, stack_output: bool = False
-    ) -> None:
+    def write_all(write: Any, wrapper: Any, loop: Any, *args: Any, **more: Any) -> None:
         others = iter(loop.outputs)
         written = {
             name: output for output in loop.mutation_outputs for name in output.get_mutation_names()
         }
         outputs = [written.get(x.get_name()) or next(others) for x in loop.carried_inputs]
         with patched(loop, "outputs", outputs):
-            write(wrapper, loop, stack_output)
+            write(wrapper, loop, *args, **more)
 
-    return wrapped(CppWrapperCpu, "codegen_while_loop", write_with_all_outputs)
+    return wrapped(CppWrapperCpu, "codegen_while_loop", write_all)
 
 
 @repair()
@@ -442,15 +423,12 @@ def fix_masked_load_bounds() -> Context:
     return wrapped(CppVecKernel, "load", load_within)
 
 
-#: M of the GEMM template, where it is dynamic.
-_DYNAMIC_M = "    const int64_t M = {{kernel.size(GemmOut, 0)}};\n"
-
-
 @repair()
 def fix_gemm_with_zero_rows() -> Context:
     """A GEMM with a dynamic M returns at once if M is 0.
 
     The template divides by the number of blocks of rows, which would be a SIGFPE.
     """
-    with_check = f"{_DYNAMIC_M}    if (M == 0) return;\n"
-    return rewritten_templates(lambda text: text.replace(_DYNAMIC_M, with_check))
+    dynamic = "    const int64_t M = {{kernel.size(GemmOut, 0)}};\n"
+    checked = f"{dynamic}    if (M == 0) return;\n"
+    return rewritten_templates(lambda text: text.replace(dynamic, checked))

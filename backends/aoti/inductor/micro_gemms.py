@@ -36,6 +36,40 @@ _LOADS = re.compile(
 _PREFETCHED_ROWS = 24
 
 
+#: An instantiation for one number of rows.
+_CASE = re.compile(r"^ *case (\d+):\n(?:.*\n)*?^ *break;\n", re.MULTILINE)
+
+
+def only_rows_that_occur() -> Context:
+    """Of a GEMM with a static number of rows, no other numbers are compiled: most often it is that
+    of a whole register block alone, of up to 8."""
+    from torch._inductor.codegen.cpp_gemm_template import CppGemmTemplate
+    from torch._inductor.codegen.cpp_micro_gemm import CppMicroGemm
+
+    def note_rows(get_options: Callable[..., Any], self: Any, *args: Any, **kwargs: Any) -> Any:
+        options = get_options(self, *args, **kwargs)
+        options["micro_gemm"].rows = self.m
+        return options
+
+    def define(define_all: Callable[[Any, Any], str], gemm: Any, kernel: Any) -> str:
+        text, rows = define_all(gemm, kernel), getattr(gemm, "rows", None)
+        if not getattr(rows, "is_number", isinstance(rows, int)):
+            return text
+        block = gemm.register_blocking.block_m
+        occurring = {int(rows) % block, block if rows >= block else 0}
+        text = _CASE.sub(lambda case: case[0] if int(case[1]) in occurring else "", text)
+        return text if rows >= block else text.replace(f"if (block_m == {block}", _NEVER)
+
+    defining = (kind for kind in _kinds(CppMicroGemm) if "codegen_define" in vars(kind))
+    return together(
+        wrapped(CppGemmTemplate, "get_options", note_rows),
+        *(wrapped(kind, "codegen_define", define) for kind in defining),
+    )
+
+
+_NEVER = "if constexpr (false"
+
+
 def deduplicate_micro_gemms() -> Context:
     """Names micro-GEMMs by a hash of their text, and marks their definitions for `separate`."""
     from torch._inductor.codegen.cpp_micro_gemm import CppMicroGemm

@@ -155,9 +155,10 @@ def fix_index_propagation_dtypes() -> Context:
 
 @repair()
 def fix_decomposed_matmul_dtypes() -> Context:
-    """Matmuls that Inductor decomposes into a reduction keep their dtype and precision.
+    """Matmuls that Inductor decomposes into a reduction keep their dtype and precision, and NaN in
+    one is ignored where it is multiplied by 0, as elsewhere.
 
-        a @ b    # one row
+        bmm(a, b), addmm(c, a, b, alpha=0)    # one row
 
     A sum of integers is int64 (issue 191308), and float16 products would be rounded before they are
     added.
@@ -165,19 +166,10 @@ def fix_decomposed_matmul_dtypes() -> Context:
     from torch._inductor import decomposition, lowering
     from torch._inductor.kernel import bmm
 
-    def write(decompose: Any) -> Any:
-        @functools.wraps(decompose)
-        def write_in_dtype(*args: Any, **kwargs: Any) -> Any:
-            dtype = args[0].dtype
-            if dtype in _HALVES:
-                args = tuple(a.float() if isinstance(a, torch.Tensor) else a for a in args)
-            if kwargs.get("alpha", 1) == 0:  # NaN in the matmul is ignored, as with beta=0
-                added = args[0] * kwargs.get("beta", 1)
-                return added.expand(args[1].shape[0], args[2].shape[1]).clone()
-            result = decompose(*args, **kwargs)
-            return result if result is NotImplemented else result.to(dtype)
-
-        return write_in_dtype
+    def add(decompose: Any, added: Any, *factors: Any, beta: Any = 1, alpha: Any = 1) -> Any:
+        if alpha == 0:
+            return (added * beta).expand(factors[0].shape[0], factors[1].shape[1]).clone()
+        return decompose(added, *factors, beta=beta, alpha=alpha)
 
     def mul(a: Any, b: Any) -> Any:
         if a.get_dtype() in _HALVES:
@@ -190,11 +182,10 @@ def fix_decomposed_matmul_dtypes() -> Context:
     def lower_in_dtype(a: Any, b: Any, out_dtype: Any = None, **more: Any) -> Any:
         return lowering.to_dtype(lower(a, b, out_dtype, **more), out_dtype or a.get_dtype())
 
-    tables = decomposition.decompositions, decomposition.fast_random_decomps()
-    products = (_ATEN.mm.default, _ATEN.bmm.default, _ATEN.addmm.default)
-    changed: Any = {_ATEN.bmm.default: lower_in_dtype}
+    tables: Any = decomposition.decompositions, decomposition.fast_random_decomps()
+    addmm, changed = _ATEN.addmm.default, {_ATEN.bmm.default: lower_in_dtype}
     return together(
-        *(mock.patch.dict(table, {op: write(table[op]) for op in products}) for table in tables),
+        *(mock.patch.dict(x, {addmm: functools.partial(add, x[addmm])}) for x in tables),
         mock.patch.dict(lowering.lowerings, changed),
         # The module `lowering` for the module `bmm`, with a `mul` of its own.
         patched(bmm, "L", types.SimpleNamespace(**{**vars(lowering), "mul": mul})),

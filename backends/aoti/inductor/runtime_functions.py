@@ -41,24 +41,17 @@ def operator_of(name: str) -> torch._ops.OpOverload | None:
 
     An operator of another library is None until the library is imported.
     """
-    if name not in _OPERATORS and (op := _find_operator(name)) is not None:
-        _OPERATORS[name] = op
-    return _OPERATORS.get(name)
-
-
-_OPERATORS: dict[str, torch._ops.OpOverload] = {}
-
-
-def _find_operator(name: str) -> torch._ops.OpOverload | None:
-    parts = name.split("_")
+    parts = [] if name in _OPERATORS else name.split("_")
     for namespace in (torch.ops.aten, torch.ops.pteron, torch.ops.torchvision):
         for end in range(len(parts), 0, -1):
             packet = getattr(namespace, "_".join(parts[:end]), None)
             overload = "_".join(parts[end:]) or "default"
             if packet is not None and overload in packet.overloads():
-                op: torch._ops.OpOverload = getattr(packet, overload)
-                return op
-    return None
+                return _OPERATORS.setdefault(name, getattr(packet, overload))
+    return _OPERATORS.get(name)
+
+
+_OPERATORS: dict[str, torch._ops.OpOverload] = {}
 
 
 def register_runtime_functions(device: str, operators: Sequence[str] = ()) -> Context:

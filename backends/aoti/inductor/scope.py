@@ -24,7 +24,10 @@ from pteron.backends.aoti.inductor.convolutions import (
 from pteron.backends.aoti.inductor.generated_code import Target
 from pteron.backends.aoti.inductor.integer_divisions import check_integer_divisions
 from pteron.backends.aoti.inductor.long_loops import warn_of_long_loops
-from pteron.backends.aoti.inductor.memoized import memoized_index_expressions
+from pteron.backends.aoti.inductor.memoized import (
+    memoized_index_expressions,
+    polynomial_strides,
+)
 from pteron.backends.aoti.inductor.patches import Context, patched, repaired, together, wrapped
 from pteron.backends.aoti.inductor.patterns import disable_patterns_of
 from pteron.backends.aoti.inductor.release import release
@@ -47,7 +50,11 @@ def compile_scope(target: Target) -> Iterator[None]:
         stack.enter_context(register_runtime_functions(target.device, target.operators))
         stack.enter_context(keep_dequantization_unfolded())
         stack.enter_context(memoized_index_expressions())
-        stack.enter_context(disable_patterns_of(_refused_pattern_modules(target)))
+        stack.enter_context(polynomial_strides())
+        # Rewrites that lead to operators that we do not serve.
+        of_cpu = ("mkldnn_fusion", "quantization") if target.device == "cpu" else ()
+        refused = (f"torch._inductor.fx_passes.{name}" for name in ("fuse_attention", *of_cpu))
+        stack.enter_context(disable_patterns_of(frozenset(refused)))
         if target.device == "cuda":
             stack.enter_context(lower_convolutions_channels_last())
             stack.enter_context(_float32_products(target.allow_tf32))
@@ -71,6 +78,7 @@ def target_scope(target: Target) -> Iterator[None]:
             from pteron.backends.aoti.inductor import packed_gemms
 
             stack.enter_context(cpu.vector_isa(target.vector_bits))
+            stack.enter_context(micro_gemms.only_rows_that_occur())
             if target.vector_bits == 512:
                 stack.enter_context(micro_gemms.deduplicate_micro_gemms())
                 stack.enter_context(micro_gemms.larger_cache_blocks())
@@ -130,9 +138,3 @@ def _fresh_counters() -> Context:
         patched(CppTemplate, "index_counter", itertools.count()),
         patched(TritonTemplate, "index_counter", itertools.count()),
     )
-
-
-def _refused_pattern_modules(target: Target) -> frozenset[str]:
-    """Modules of Inductor whose graph rewrites lead to operators that we do not serve."""
-    of_cpu = ("mkldnn_fusion", "quantization") if target.device == "cpu" else ()
-    return frozenset(f"torch._inductor.fx_passes.{name}" for name in ("fuse_attention", *of_cpu))

@@ -92,14 +92,13 @@ def _with_dynamic_threads(text: str) -> str:
         multiplications = "int64_t({{kernel.size(GemmOut, 0)}}) * {{N}} * {{K}}"
     elif "B_single_thread_block" in text:
         multiplications = "int64_t({{kernel.size(BY_2d, 0)}}) * {{N}} * {{K}} * 16"  # M is unknown
+    useful = f"pteron_threads({multiplications} / {MULTIPLICATIONS_PER_THREAD})"
     text = text.replace(
         "constexpr int64_t num_threads = {{num_threads}};",
-        "{%- if num_threads > 1 %}\n"
-        f"    const int64_t num_threads = pteron_threads("
-        f"{multiplications} / {MULTIPLICATIONS_PER_THREAD});\n"
-        "    {%- else %}\n"
-        "    constexpr int64_t num_threads = 1;\n"
-        "    {%- endif %}",
+        _either(
+            f"    const int64_t num_threads = {useful};\n",
+            "    constexpr int64_t num_threads = 1;\n",
+        ),
     )
     text = re.sub(r"(set use_dynamic_threads = ).*?( %\})", r"\1false\2", text)
     text = text.replace("num_threads({{num_threads}})\n", "num_threads(num_threads)\n")
@@ -120,12 +119,9 @@ def _with_dynamic_threads(text: str) -> str:
     )
     head, tail = text[: blocks[0].start()], text[blocks[-1].end() :]
     counts = re.compile(r"constexpr int64_t (num_[MNK][tc]_blocks)")
-    return (
-        head
-        + "    {%- if num_threads > 1 %}\n"
-        + computed
-        + "    {%- else %}\n"
-        + constants
-        + "    {%- endif %}\n"
-        + counts.sub(r"const int64_t \1", tail)
-    )
+    return f"{head}    {_either(computed, constants)}\n" + counts.sub(r"const int64_t \1", tail)
+
+
+def _either(several: str, one: str) -> str:
+    """In a template: the first for several threads, the other for one."""
+    return f"{{%- if num_threads > 1 %}}\n{several}    {{%- else %}}\n{one}    {{%- endif %}}"

@@ -67,7 +67,10 @@ def tuning(replayed: Mapping[str, str]) -> Iterator[dict[str, str]]:
             clear_caches()
             try:
                 yield found
-                found.update(_tuning_files(Path(folder)))
+                for path in sorted(Path(folder).glob("*/*")):
+                    name = path.relative_to(folder).as_posix()
+                    if _TUNING_FILE.fullmatch(name) and path.is_file():
+                        found[name] = path.read_text()
             finally:
                 shutdown_compile_workers()
                 clear_caches()
@@ -84,13 +87,7 @@ def _only_candidates_with_times(replayed: Mapping[str, str]) -> Iterator[None]:
         return
 
     def select_among_known(
-        select: Any,
-        self: Any,
-        name: str,
-        choices: list[Any],
-        input_nodes: Any,
-        *args: Any,
-        **more: Any,
+        select: Any, self: Any, name: str, choices: Any, input_nodes: Any, *args: Any, **more: Any
     ) -> Any:
         key = select_algorithm.create_inputs_key(input_nodes)
         known = {
@@ -104,12 +101,3 @@ def _only_candidates_with_times(replayed: Mapping[str, str]) -> Iterator[None]:
 
     with wrapped(select_algorithm.AlgorithmSelectorCache, "__call__", select_among_known):
         yield
-
-
-def _tuning_files(folder: Path) -> dict[str, str]:
-    paths = {path.relative_to(folder).as_posix(): path for path in sorted(folder.glob("*/*"))}
-    return {
-        name: path.read_text()
-        for name, path in paths.items()
-        if _TUNING_FILE.fullmatch(name) and path.is_file()
-    }

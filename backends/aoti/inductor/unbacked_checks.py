@@ -79,15 +79,10 @@ def _as_strided(x: Any, size: Any, stride: Any, offset: Any = None) -> Iterator[
     for length in size:
         yield _Range("the size", length, 0)
     ends = (sympy.Max(length - 1, 0) * step for length, step in zip(size, stride, strict=True))
-    stored = _storage_size(base)
+    layout = base.maybe_get_layout()
+    stored = layout.storage_size() if layout is not None else math.prod(base.get_size())
     # An empty tensor may start at the end of the storage.
     yield _Range("the position of the last element", sum(ends, offset), None, stored - 1)
-
-
-def _storage_size(x: Any) -> Any:
-    """Elements of the storage that a tensor is a view of."""
-    layout = x.maybe_get_layout()
-    return layout.storage_size() if layout is not None else math.prod(x.get_size())
 
 
 def _split(x: Any, sizes: Any, dim: int = 0) -> Iterator[_Range]:

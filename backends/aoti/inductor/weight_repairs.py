@@ -24,20 +24,12 @@ def fix_packed_weight_storage_offset() -> Context:
     """
     from torch._inductor.codegen import cpp_gemm_template
 
-    def with_offset(
-        create: Any,
-        template: Any,
-        preprocessor: Any,
-        postprocessor: Any,
-        *,
-        input_nodes: Any,
-        **more: Any,
-    ) -> Any:
+    def with_offset(create: Any, template: Any, before: Any, after: Any, **more: Any) -> Any:
         def postprocess(output: Any) -> Any:
-            with _without_storage_offsets(input_nodes):
-                return postprocessor(output)
+            with _without_storage_offsets(more["input_nodes"]):
+                return after(output)
 
-        return create(template, preprocessor, postprocess, input_nodes=input_nodes, **more)
+        return create(template, before, postprocess, **more)
 
     return wrapped(cpp_gemm_template, "DataProcessorTemplateWrapper", with_offset)
 

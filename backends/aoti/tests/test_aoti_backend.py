@@ -50,7 +50,7 @@ def no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("the C++ compiler was called")
 
     monkeypatch.setattr(toolchain, "build", build)
-    monkeypatch.setattr(aoti_backend, "_warm_up", lambda machine, device: None)
+    monkeypatch.setattr(aoti_backend, "_compile_early", lambda *_: None)
 
 
 def exported(module: torch.nn.Module, *inputs: torch.Tensor) -> torch.export.ExportedProgram:
@@ -160,7 +160,7 @@ def test_weights_beside_the_program_go_to_the_file_of_the_device(
         def save_data_externally(cls, options) -> bool:
             return True
 
-    monkeypatch.setattr(aoti_backend, "_warm_up", lambda machine, device: None)
+    monkeypatch.setattr(aoti_backend, "_compile_early", lambda *_: None)
     monkeypatch.setattr(toolchain, "build", lambda code, machine, **_: b"shared object")
     monkeypatch.setattr(elf, "undefined_symbols", lambda shared_object: ())
     program = exported(torch.nn.Linear(64, 64), torch.rand(2, 64))
@@ -206,7 +206,7 @@ RESHAPED = Applies(lambda x: x.view(6) + 1)
 def test_where_inductor_fails_less_is_asked_of_it(works, said, monkeypatch, caplog) -> None:
     plain_code = GeneratedCode("", "", (), (), (), 1)
 
-    def generate(program, targets, options):
+    def generate(program, targets, options, each):
         if works(targets[0], {node.target for node in program.graph.nodes}):
             return [plain_code]
         raise AssertionError("inside Inductor")
@@ -226,7 +226,7 @@ def test_where_inductor_fails_less_is_asked_of_it(works, said, monkeypatch, capl
 def test_what_always_fails_raises_the_first_error(monkeypatch) -> None:
     calls = []
 
-    def generate(program, targets, options):
+    def generate(program, targets, options, each):
         calls.append(targets[0].freeze)
         raise AssertionError(f"attempt {len(calls)}")
 

@@ -14,7 +14,7 @@ import torch
 from pteron.backends.aoti import inductor
 from pteron.backends.aoti.inductor import Target, cpu, scope
 from pteron.backends.aoti.inductor.capture import identifiers_read, model_part
-from pteron.backends.aoti.inductor.kernel_text import KERNEL_START, SHARED_START, finish_kernels
+from pteron.backends.aoti.inductor.kernel_text import KERNEL_START, finish_kernels
 from pteron.backends.aoti.inductor.micro_gemms import separate
 from pteron.backends.aoti.tests.models import AttentionAndConvolution
 
@@ -151,13 +151,31 @@ def test_products_of_one_kind_share_a_micro_gemm() -> None:
     program = torch.export.export(torch.nn.Sequential(*layers), (torch.randn(8, 64),))
     text = inductor.generate(program.run_decompositions(), Target("cpu", 512, 2)).kernels
     shared, *kernels = re.split(f"(?={re.escape(KERNEL_START)})", text)[1:]
-    assert shared.startswith(SHARED_START)
     (name,) = set(re.findall(r"\bmicro_gemm_[0-9a-f]{16}\b", text))
     assert shared.count(f"template void {name}<") == 2
     callers = [kernel for kernel in kernels if f"{name}<static_cast<bool>(false)" in kernel]
     assert len(callers) == 2
     # What is innermost stands in the shared text alone.
     assert "at::vec::fmadd" in shared and "at::vec::fmadd" not in "".join(kernels)
+
+
+@pytest.mark.parametrize("bits", [256, 512])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_only_numbers_of_rows_that_occur_are_compiled(bits: int, dtype: torch.dtype) -> None:
+    def instances(rows: int, is_dynamic: bool = False) -> set[int]:
+        shapes = ({0: torch.export.Dim("rows", min=2)},) if is_dynamic else None
+        example = (torch.randn(rows, 64, dtype=dtype),)
+        model = torch.nn.Linear(64, 128, dtype=dtype)
+        program = torch.export.export(model, example, dynamic_shapes=shapes).run_decompositions()
+        text = inductor.generate(program, Target("cpu", bits, 2)).kernels
+        text = re.sub(r"if constexpr \(false.*?\} else", "", text, flags=re.DOTALL)
+        return {int(count) for count in re.findall(r"_(?:kernel|rows)<(\d+)", text)}
+
+    block = max(every := instances(7, is_dynamic=True))
+    assert every == set(range(1, block + 1)) and block > 3
+    assert instances(2) == {2}
+    assert instances(4 * block) == {block}
+    assert instances(4 * block + 3) == {3, block}
 
 
 def test_products_ask_for_weights_ahead() -> None:

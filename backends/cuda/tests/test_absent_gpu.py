@@ -4,6 +4,7 @@ import logging
 import pathlib
 import struct
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from torch._subclasses import FakeTensorMode
 from torch.export import default_decompositions
 
 from pteron.backends.aoti import elf, inductor, toolchain
+from pteron.backends.aoti.inductor import patches
 from pteron.backends.aoti.object_cache import ObjectCache
 from pteron.backends.aoti.ops import shim_list
 from pteron.backends.aoti.ops.attention.attention import ATTENTION
@@ -279,13 +281,40 @@ class ContiguousQueries(nn.Module):
         return nn.functional.scaled_dot_product_attention(q, k, v)
 
 
-def test_queries_are_laid_out_before_attention_is_written() -> None:
-    """Inductor's kernel had the strides of the graph, and the copy those of its source."""
-    tensors = [torch.randn(1, 17, 4, 16) for _ in range(3)]
-    code = generated(ContiguousQueries(), SM_90, *tensors)
-    before, _, _ = code.model.rpartition("call_triton_tem")
+def _lays_out_late(model: str) -> bool:
+    """Inductor's kernel has the strides of the graph, and the copy those of its source."""
+    before, _, _ = model.rpartition("call_triton_tem")
     run = before.partition("::run_impl(")[2]
-    assert "{1088L, 272L, 16L, 1L}" in run and "{1088L, 16L, 64L, 1L}" not in run
+    return "{1088L, 272L, 16L, 1L}" not in run or "{1088L, 16L, 64L, 1L}" in run
+
+
+class Transforms(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.view_as_real(torch.fft.rfftn(x.transpose(0, 2), dim=(0, 1))) + 1
+
+
+#: Repairs of code for GPUs: a module, its inputs, and whether its code has the bug.
+REPAIRS: dict[str, tuple[nn.Module, tuple[torch.Tensor, ...], Callable[[str], bool]]] = {
+    "freeze_flex_decoding_query_layout": (
+        ContiguousQueries(),
+        (torch.randn(1, 17, 4, 16),) * 3,
+        _lays_out_late,
+    ),
+    "fix_fft_strides": (
+        Transforms(),
+        (torch.randn(16, 5, 6),),
+        lambda model: "xindex // 36" not in model,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REPAIRS)
+@pytest.mark.parametrize("repaired", [True, False])
+def test_repairs_are_needed(name: str, repaired: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, inputs, has_bug = REPAIRS[name]
+    if not repaired:
+        monkeypatch.delitem(patches.REPAIRS, name)
+    assert has_bug(generated(module, SM_90, *inputs).model) != repaired
 
 
 class Masked(nn.Module):
