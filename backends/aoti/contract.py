@@ -116,7 +116,7 @@ class _Contracts:
             strides = tuple(self._largest(_expression(stride)) for stride in value.stride())
             return TensorContract(value.dtype, dims, strides, mutated)
         if name and isinstance(value, torch.SymInt):
-            # See inductor/number_inputs.py.
+            # See _numbers_as_sizes of inductor/generate.py.
             return TensorContract(
                 torch.uint8, (self._dim(_expression(value), name), Dim(0, 0)), (1, 1)
             )

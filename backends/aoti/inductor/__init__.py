@@ -20,7 +20,6 @@ from pteron.backends.aoti.inductor.absent_gpu import TritonMissing, fake_tensors
 from pteron.backends.aoti.inductor.absent_weights import move_to_absent_gpu
 from pteron.backends.aoti.inductor.architectures import UnsupportedArchitecture
 from pteron.backends.aoti.inductor.capture import operator_functions, quiet_interface
-from pteron.backends.aoti.inductor.compile_workers import compile_workers_started_by
 from pteron.backends.aoti.inductor.fallbacks import (
     CalledFunctions,
     c_function,
@@ -40,7 +39,7 @@ from pteron.backends.aoti.inductor.release import (
 )
 from pteron.backends.aoti.inductor.runtime_functions import callers_functions
 from pteron.backends.aoti.inductor.runtime_headers import standard_headers
-from pteron.backends.aoti.inductor.tuning import tuning
+from pteron.backends.aoti.inductor.tuning import compile_workers_started_by, tuning
 
 __all__ = [
     "GPUS",

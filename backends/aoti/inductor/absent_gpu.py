@@ -230,7 +230,10 @@ def _query_caches_cleared() -> Iterator[None]:
     def clear() -> None:
         for owner in (_triton, utils):
             for value in list(vars(owner).values()):
-                if isinstance(value, _CACHED) and value.__module__ == owner.__name__:
+                if (
+                    isinstance(value, functools._lru_cache_wrapper)
+                    and value.__module__ == owner.__name__
+                ):
                     value.cache_clear()
         codecache.CacheBase.get_system.cache_clear()
         # With the modules of kernels, which keep what they were compiled to: here, for no GPU.
@@ -243,7 +246,57 @@ def _query_caches_cleared() -> Iterator[None]:
         clear()
 
 
-_CACHED = type(functools.cache(lambda: None))
+def without_kernels() -> Context:
+    """Inside, GPU code is generated without kernels and their launches.
+
+    Which operators the code calls is known without kernels, Triton or a GPU.
+    """
+    from torch._inductor.codegen.wrapper import PythonWrapperCodegen
+    from torch._inductor.scheduler import Scheduler
+
+    # Properties of the GPU affect how reductions are split, but no call.
+    has_gpu = torch.cuda.is_available()
+    return together(
+        patched(Scheduler, "create_backend", _backend_without_kernels),
+        patched(PythonWrapperCodegen, "generate_and_run_autotune_block", do_nothing),
+        contextlib.nullcontext() if has_gpu else as_on_gpu(properties_of("sm_90")),
+    )
+
+
+def _backend_without_kernels(scheduler: Any, device: torch.device) -> Any:
+    """The device's scheduling, which fuses nodes but generates no kernels."""
+    from torch._inductor.codegen.common import get_scheduling_for_device
+    from torch._inductor.virtualized import V
+
+    V.graph.add_device_info(device)
+    backend = get_scheduling_for_device(device.type)(scheduler)  # type: ignore[misc]
+    if device.type != "cpu":
+        for kind in ("node", "template", "combo_kernel", "mix_order_reduction"):
+            setattr(backend, f"codegen_{kind}", _allocate_results)
+        for name in ("codegen_sync", "flush", "ready_to_flush"):
+            setattr(backend, name, do_nothing)
+    return backend
+
+
+def _allocate_results(node: Any, *_: Any, **__: Any) -> None:
+    for each in node.get_nodes():
+        each.mark_run()
+
+
+def absent_mps() -> Context:
+    """Inside, Inductor generates code for an Apple GPU without querying one, on a Mac too.
+
+    Its wrapper contains the source of Metal kernels, so nothing is compiled here.
+    """
+    return together(
+        patterns_traced_on_the_host(),
+        patched(torch.backends.mps, "is_available", lambda: True),
+        patched(torch.backends.mps, "is_macos_or_newer", lambda *version: version <= (14, 0)),
+        patched(torch.mps, "is_available", lambda: True),
+        # An M1's. They affect how reductions are split, never results.
+        patched(torch.backends.mps, "get_core_count", lambda: 8),
+        fake_tensors_of_any_device(),
+    )
 
 
 def do_nothing(*_: Any, **__: Any) -> None:

@@ -85,15 +85,11 @@ def _lower_packed(x: Any, weight: Any, residual: Any, *window: Any) -> Any:
     from torch._inductor import ir
 
     x.realize()
-    # The kernel itself transposes contiguous inputs of few channels, as it copies them.
+    # The kernel itself transposes contiguous inputs of up to 4 channels, as it copies them.
     is_picture = ir.is_storage_and_layout(x) and x.get_layout().is_contiguous()
-    if not is_picture or x.get_size()[1] > _FEW_CHANNELS:
+    if not is_picture or x.get_size()[1] > 4:
         x = _channels_last(x)
     return _call(PACKED_CONVOLUTION, x, weight, residual and _channels_last(residual), *window)
-
-
-#: Largest number of channels for which packed convolutions take contiguous inputs.
-_FEW_CHANNELS = 4
 
 
 def _channels_last(operand: Any) -> Any:

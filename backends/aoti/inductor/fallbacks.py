@@ -10,13 +10,12 @@ from typing import Any
 
 import torch
 
-from pteron.backends.aoti.inductor.absent_gpu import fake_tensors_of_any_device
+from pteron.backends.aoti.inductor.absent_gpu import fake_tensors_of_any_device, without_kernels
 from pteron.backends.aoti.inductor.capture import operator_functions
 from pteron.backends.aoti.inductor.generate import LOCK, generate_module
 from pteron.backends.aoti.inductor.generated_code import Target
 from pteron.backends.aoti.inductor.release import UnsupportedTorch
 from pteron.backends.aoti.inductor.runtime_functions import runtime_functions
-from pteron.backends.aoti.inductor.without_kernels import without_kernels
 
 
 def may_be_fallback(op: torch._ops.OpOverload) -> bool:

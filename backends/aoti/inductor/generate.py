@@ -8,14 +8,14 @@ import dataclasses
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
-from pteron.backends.aoti.inductor.absent_gpu import absent_gpu
-from pteron.backends.aoti.inductor.absent_weights import real_values
+from pteron.backends.aoti.inductor.absent_gpu import absent_gpu, absent_mps
+from pteron.backends.aoti.inductor.absent_weights import fake_mode_of, real_values
 from pteron.backends.aoti.inductor.architectures import also_compiled_for
 from pteron.backends.aoti.inductor.capture import capture_sources
 from pteron.backends.aoti.inductor.cuda import (
@@ -25,12 +25,13 @@ from pteron.backends.aoti.inductor.cuda import (
 )
 from pteron.backends.aoti.inductor.generated_code import GeneratedCode, Target
 from pteron.backends.aoti.inductor.loop_repairs import fix_var_mean_of_empty
-from pteron.backends.aoti.inductor.mps import absent_mps
-from pteron.backends.aoti.inductor.number_inputs import numbers_as_sizes
 from pteron.backends.aoti.inductor.patches import Context, wrapped
 from pteron.backends.aoti.inductor.release import release
 from pteron.backends.aoti.inductor.runtime_functions import declared
 from pteron.backends.aoti.inductor.scope import compile_scope, target_scope, without_inputs
+
+Options: TypeAlias = Mapping[str, Any] | None
+Each: TypeAlias = Callable[[int, GeneratedCode], None] | None
 
 
 class MutatedBuffers(ValueError):
@@ -41,18 +42,13 @@ class MutatedBuffers(ValueError):
 LOCK = threading.RLock()
 
 
-def generate(
-    program: ExportedProgram, target: Target, options: Mapping[str, Any] | None = None
-) -> GeneratedCode:
+def generate(program: ExportedProgram, target: Target, options: Options = None) -> GeneratedCode:
     """Generates the C++ of `program` for `target`; see `generate_variants`."""
     return generate_variants(program, (target,), options)[0]
 
 
 def generate_variants(
-    program: ExportedProgram,
-    targets: Sequence[Target],
-    options: Mapping[str, Any] | None = None,
-    each: Callable[[int, GeneratedCode], None] | None = None,
+    program: ExportedProgram, targets: Sequence[Target], options: Options = None, each: Each = None
 ) -> list[GeneratedCode]:
     """Generates the C++ of `program` for each of `targets`.
 
@@ -70,7 +66,7 @@ def generate_variants(
     """
     _reject_mutated_buffers(program)
     module = program.module(check_guards=False)
-    numbers_as_sizes(module, targets[0].device)
+    _numbers_as_sizes(module, targets[0].device)
     if targets[0].gpu:
         module.meta.update(program.graph_module.meta)
     with LOCK, fix_var_mean_of_empty(program.range_constraints):
@@ -78,10 +74,7 @@ def generate_variants(
 
 
 def generate_module(
-    module: torch.fx.GraphModule,
-    targets: Sequence[Target],
-    options: Mapping[str, Any] | None,
-    each: Callable[[int, GeneratedCode], None] | None = None,
+    module: torch.fx.GraphModule, targets: Sequence[Target], options: Options, each: Each = None
 ) -> list[GeneratedCode]:
     """The same for a graph module whose placeholders carry fake values."""
     release()
@@ -114,6 +107,28 @@ def generate_module(
             stack.enter_context(without_inputs(module))
         torch._inductor.aot_compile(module, arguments, options=patches)
     return captured
+
+
+def _numbers_as_sizes(module: torch.fx.GraphModule, device: str) -> None:
+    """Replaces the inputs of `module` that are integers, in place: AOTInductor takes tensors only.
+
+        f(x, n)    ==>    f(x, sizes): n = sizes.size(0)
+
+    `sizes` has the shape (n, 0), so it has no memory. The runtime makes it of the integer
+    (backends/aoti/runtime/argument_binding.cpp), and the contract checks its sizes.
+    """
+    placeholders = list(module.graph.find_nodes(op="placeholder"))
+    for node in placeholders:
+        number = node.meta["val"]
+        if not isinstance(number, torch.SymInt):
+            continue
+        with fake_mode_of(module.graph, shape_env=number.node.shape_env):
+            node.meta["val"] = torch.empty((number, 0), dtype=torch.uint8, device=device)
+        with module.graph.inserting_after(placeholders[-1]):
+            size = module.graph.call_function(torch.ops.aten.sym_size.int, (node, 0))
+        size.meta["val"] = number
+        node.replace_all_uses_with(size, lambda user, size=size: user is not size)
+    module.recompile()
 
 
 def generate_for_each_target(

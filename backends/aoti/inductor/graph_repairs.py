@@ -1,4 +1,4 @@
-"""Fixes of Inductor's FX passes and higher-order operators."""
+"""Fixes of Inductor's FX passes and higher-order operators, and passes that are left out."""
 
 import contextlib
 import inspect
@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from pteron.backends.aoti.inductor.patches import Context, repair, together, wrapped
+from pteron.backends.aoti.inductor.patches import Context, patched, repair, together, wrapped
 
 PLACES = (
     "torch._inductor.ir.Switch: create; torch._inductor.ir.Conditional: create; "
@@ -223,3 +223,58 @@ def extra_check(passes: Sequence[Any], handler: str, check: Callable[[Any], bool
     entries = (entry for each in passes for many in each.patterns.values() for entry in many)
     found = (x for x in entries if getattr(getattr(x, "handler", 0), "__name__", "") == handler)
     return together(*(wrapped(entry, "extra_check", both) for entry in found))
+
+
+def disable_patterns_of(modules: frozenset[str]) -> Context:
+    """Pattern-matcher passes skip entries whose functions are defined in `modules`."""
+    from torch._inductor.pattern_matcher import PatternMatcherPass
+
+    def apply_others(apply: Any, self: PatternMatcherPass, *args: Any, **kwargs: Any) -> Any:
+        kept = type(self.patterns)(list)
+        for key, entries in self.patterns.items():
+            if others := [entry for entry in entries if modules.isdisjoint(_origins(entry))]:
+                kept[key] = others
+        with patched(self, "patterns", kept):
+            return apply(self, *args, **kwargs)
+
+    return wrapped(PatternMatcherPass, "apply", apply_others)
+
+
+def _origins(entry: Any) -> set[str]:
+    """Modules of the functions that `entry` calls, and of those that they were made with."""
+    functions = [getattr(entry, name, None) for name in ("handler", "extra_check")]
+    functions = [getattr(function, "func", function) for function in functions]  # of a partial
+    cells = (
+        cell for function in functions for cell in getattr(function, "__closure__", None) or ()
+    )
+    return {getattr(f, "__module__", "") for f in (*functions, *(c.cell_contents for c in cells))}
+
+
+_BYTES = (torch.int8, torch.uint8)
+#: Elements below which a float32 weight is no loss.
+_FEW = 1 << 12
+
+
+def keep_dequantization_unfolded() -> Context:
+    """Dequantization of bytes is not constant-folded, which would take two or four times the
+    memory. (Inductor makes that exception for bfloat16.)"""
+    from torch._inductor.constant_folding import ConstantFolder
+
+    def is_kept(is_impure: Callable[..., bool], folder: Any, node: torch.fx.Node) -> bool:
+        return _dequantizes(node) or is_impure(folder, node)
+
+    return wrapped(ConstantFolder, "is_impure", is_kept)
+
+
+def _dequantizes(node: torch.fx.Node) -> bool:
+    if node.target is not torch.ops.prims.convert_element_type.default:
+        return False
+    source, dtype = node.args
+    value = source.meta.get("val") if isinstance(source, torch.fx.Node) else None
+    return (
+        isinstance(value, torch.Tensor)
+        and value.dtype in _BYTES
+        and isinstance(dtype, torch.dtype)
+        and dtype.is_floating_point
+        and value.numel() >= _FEW
+    )

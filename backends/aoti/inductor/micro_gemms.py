@@ -44,7 +44,6 @@ def only_rows_that_occur() -> Context:
     """Of a GEMM with a static number of rows, no other numbers are compiled: most often it is that
     of a whole register block alone, of up to 8."""
     from torch._inductor.codegen.cpp_gemm_template import CppGemmTemplate
-    from torch._inductor.codegen.cpp_micro_gemm import CppMicroGemm
 
     def note_rows(get_options: Callable[..., Any], self: Any, *args: Any, **kwargs: Any) -> Any:
         options = get_options(self, *args, **kwargs)
@@ -62,26 +61,24 @@ def only_rows_that_occur() -> Context:
         never = "if constexpr (false"
         return text if rows >= block else text.replace(f"if (block_m == {block}", never)
 
-    defining = (kind for kind in _kinds(CppMicroGemm) if "codegen_define" in vars(kind))
-    return together(
-        wrapped(CppGemmTemplate, "get_options", note_rows),
-        *(wrapped(kind, "codegen_define", define) for kind in defining),
-    )
+    note = wrapped(CppGemmTemplate, "get_options", note_rows)
+    return together(note, *_wrapped_definitions(define))
 
 
 def deduplicate_micro_gemms() -> Context:
     """Names micro-GEMMs by a hash of their text, and marks their definitions for `separate`."""
+    return together(*_wrapped_definitions(_define_named))
+
+
+def _wrapped_definitions(define: Any, kind: Any = None) -> Iterator[Context]:
+    """Of the micro-GEMM `kind` and those derived from it; None: of all."""
     from torch._inductor.codegen.cpp_micro_gemm import CppMicroGemm
 
-    defining = (kind for kind in _kinds(CppMicroGemm) if "codegen_define" in vars(kind))
-    return together(*(wrapped(kind, "codegen_define", _define_named) for kind in defining))
-
-
-def _kinds(kind: Any) -> Iterator[type]:
-    """A class and its subclasses."""
-    yield kind
+    kind = kind or CppMicroGemm
+    if "codegen_define" in vars(kind):
+        yield wrapped(kind, "codegen_define", define)
     for derived in kind.__subclasses__():
-        yield from _kinds(derived)
+        yield from _wrapped_definitions(define, derived)
 
 
 def _define_named(define: Callable[[Any, Any], str], gemm: Any, kernel: Any) -> str:

@@ -9,27 +9,25 @@ import torch
 
 from pteron.backends.aoti.inductor import (
     cpu,
-    graph_repairs,  # noqa: F401  their repairs
-    loop_repairs,  # noqa: F401
+    loop_repairs,  # noqa: F401  its repairs
     micro_gemms,
     rounding_repairs,  # noqa: F401
     weight_repairs,  # noqa: F401
 )
 from pteron.backends.aoti.inductor.absent_weights import fake_mode_of
-from pteron.backends.aoti.inductor.byte_constants import keep_dequantization_unfolded
 from pteron.backends.aoti.inductor.convolutions import (
     lower_convolutions_channels_last,
     lower_packed_convolutions,
 )
 from pteron.backends.aoti.inductor.generated_code import Target
+from pteron.backends.aoti.inductor.graph_repairs import (
+    disable_patterns_of,
+    keep_dequantization_unfolded,
+)
 from pteron.backends.aoti.inductor.integer_divisions import check_integer_divisions
 from pteron.backends.aoti.inductor.long_loops import warn_of_long_loops
-from pteron.backends.aoti.inductor.memoized import (
-    memoized_index_expressions,
-    polynomial_strides,
-)
+from pteron.backends.aoti.inductor.memoized import memoized_index_expressions, polynomial_strides
 from pteron.backends.aoti.inductor.patches import Context, patched, repaired, together, wrapped
-from pteron.backends.aoti.inductor.patterns import disable_patterns_of
 from pteron.backends.aoti.inductor.release import release
 from pteron.backends.aoti.inductor.runtime_functions import register_runtime_functions
 from pteron.backends.aoti.inductor.thread_counts import dynamic_thread_count

@@ -19,14 +19,16 @@ import contextlib
 import json
 import os
 import re
+import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from pteron.backends.aoti.inductor.patches import wrapped
+from pteron.backends.aoti.inductor.patches import patched, wrapped
 
 _LOCK = threading.Lock()
 _TUNING_FILE = re.compile(r"cache/[^/.][^/]*|[^/.][^/]*/[^/]+\.(best_config|kernel_perf)")
@@ -101,3 +103,22 @@ def _only_candidates_with_times(replayed: Mapping[str, str]) -> Iterator[None]:
 
     with wrapped(select_algorithm.AlgorithmSelectorCache, "__call__", select_among_known):
         yield
+
+
+@contextlib.contextmanager
+def compile_workers_started_by(popen: type[subprocess.Popen[bytes]]) -> Iterator[None]:
+    """Inside, Inductor starts them by `popen`; torch's own go on after Ctrl-C and SIGTERM.
+
+    Left by an exception that is no `Exception`, after `popen` has ended them, they are forgotten.
+    """
+    from torch._inductor.async_compile import shutdown_compile_workers
+    from torch._inductor.compile_worker import subproc_pool
+
+    with patched(subproc_pool, "subprocess", SimpleNamespace(Popen=popen)):
+        try:
+            yield
+        except Exception:
+            raise
+        except BaseException:
+            shutdown_compile_workers()
+            raise

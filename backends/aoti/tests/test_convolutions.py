@@ -10,9 +10,9 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from pteron.backends.aoti import inductor
 from pteron.backends.aoti.inductor import Target
+from pteron.backends.aoti.inductor.absent_gpu import without_kernels
 from pteron.backends.aoti.inductor.convolutions import lower_convolutions_channels_last
 from pteron.backends.aoti.inductor.generate import generate_module
-from pteron.backends.aoti.inductor.without_kernels import without_kernels
 from pteron.backends.aoti.ops.convolution.convolution import FUSED_CONVOLUTION
 
 

@@ -8,6 +8,7 @@ from torchgen.aoti.fallback_ops import inductor_fallback_ops
 
 from pteron.backends.aoti import inductor
 from pteron.backends.aoti.inductor import Target
+from pteron.backends.aoti.inductor.absent_gpu import without_kernels
 from pteron.backends.aoti.inductor.fallbacks import _module_of
 from pteron.backends.aoti.inductor.generate import generate_module
 from pteron.backends.aoti.inductor.runtime_functions import (
@@ -16,7 +17,6 @@ from pteron.backends.aoti.inductor.runtime_functions import (
     register_runtime_functions,
     runtime_functions,
 )
-from pteron.backends.aoti.inductor.without_kernels import without_kernels
 from pteron.backends.aoti.op_support import OpSupport
 from pteron.backends.aoti.ops import shim_list
 
