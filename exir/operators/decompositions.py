@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch._decomp import get_decompositions
 from torch._decomp.decompositions import lstm_impl
+from torch._dispatch.python import enable_python_dispatcher
 from torch._guards import detect_fake_mode
 from torch._ops import OpOverload
 from torch.export import ExportedProgram
@@ -338,7 +339,10 @@ def insert_trace(
     added to a program at this stage.
     """
     values = [item.meta["val"] for item in inputs]
-    with detect_fake_mode(values) or contextlib.nullcontext():
+    # matmul of torch 2.12 makes dynamic sizes constant, but for that in Python.
+    is_2_12 = torch.__version__.startswith("2.12.")
+    in_python = enable_python_dispatcher() if is_2_12 else contextlib.nullcontext()
+    with detect_fake_mode(values) or contextlib.nullcontext(), in_python:
         traced = make_fx(function, decomposition_table=table)(*values)
     graph: Graph = before.graph
     attributes = traced.graph.find_nodes(op="get_attr")
