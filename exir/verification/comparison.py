@@ -20,6 +20,7 @@ import torch
 from torch.fx import Interpreter
 
 from pteron.exir.verification.interpreters import (
+    AttentionInterpreter,
     PreciseInterpreter,
     RoundingInterpreter,
     typical_magnitude,
@@ -277,10 +278,9 @@ def rounding_of(
             for outputs in zip(usual(), calls, strict=True)
         ]
 
-    def attention_as_products() -> Calls:
-        # torch's fused CPU kernels return 0 for some rows of NaN, and NaN for others.
-        with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
-            return run(Interpreter)
+    def attention(skip: bool) -> Callable[[], Errors | None]:
+        kind = functools.partial(AttentionInterpreter, skip=skip)
+        return functools.partial(sample, functools.partial(run, kind), _rounding)
 
     def rounded(seed: int, scale: float = 1) -> Callable[[], Errors | None]:
         kind = functools.partial(RoundingInterpreter, seed=seed, scale=scale, tf32=tf32)
@@ -290,7 +290,8 @@ def rounding_of(
     return [
         *(rounded(seed) for seed in range(2)),
         functools.partial(sample, functools.partial(run, PreciseInterpreter), _rounding),
-        functools.partial(sample, attention_as_products, _rounding),
+        attention(skip=False),
+        attention(skip=True),
         *(rounded(seed, _FURTHER) for seed in range(2, 10)),
     ]
 

@@ -118,6 +118,82 @@ class PreciseInterpreter(CheckingInterpreter):
         return pytree.tree_map(_widened, super().call_function(target, args, kwargs))
 
 
+_ATTENTION = {
+    _aten.scaled_dot_product_attention.default,
+    _aten._scaled_dot_product_flash_attention.default,
+    _aten._scaled_dot_product_flash_attention_for_cpu.default,
+    _aten._scaled_dot_product_efficient_attention.default,
+    _aten._scaled_dot_product_cudnn_attention.default,
+}
+
+
+class AttentionInterpreter(CheckingInterpreter):
+    """Attention as matmuls and a softmax, in float32 or float64.
+
+    torch's own kernels, and ours, differ in what NaN and infinity of a key or a value that the mask
+    excludes do: a weight of 0 times NaN is NaN, but most kernels skip blocks that are masked whole.
+
+    Args:
+        skip: whether what is masked has no effect at all.
+    """
+
+    def __init__(self, module: GraphModule, *, skip: bool) -> None:
+        super().__init__(module)
+        self._skip = skip
+
+    def _nested(self, module: GraphModule) -> Interpreter:
+        return AttentionInterpreter(module, skip=self._skip)
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        result = super().call_function(target, args, kwargs)
+        if target not in _ATTENTION:
+            return result
+        given = {a.name: a.default_value for a in target._schema.arguments} | kwargs
+        given |= dict(zip((a.name for a in target._schema.arguments), args, strict=False))
+        mask = given.get("attn_mask", given.get("attn_bias"))
+        first = result if isinstance(result, torch.Tensor) else result[0]
+        found = _attention(
+            *(
+                given[name].to(torch.promote_types(given[name].dtype, torch.float32))
+                for name in ("query", "key", "value")
+            ),
+            mask=mask,
+            is_causal=given["is_causal"],
+            scale=given.get("scale"),
+            skip=self._skip,
+        ).to(first.dtype)
+        return found if first is result else (found, *result[1:])
+
+
+def _attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    *,
+    mask: torch.Tensor | None,
+    is_causal: bool,
+    scale: float | None,
+    skip: bool,
+) -> torch.Tensor:
+    if key.dim() > 2 and key.shape[-3] != query.shape[-3]:
+        repeats = query.shape[-3] // key.shape[-3]
+        key, value = (x.repeat_interleave(repeats, -3) for x in (key, value))
+    scores = query @ key.mT * (query.shape[-1] ** -0.5 if scale is None else scale)
+    excluded = torch.zeros_like(scores, dtype=torch.bool)
+    if is_causal:
+        excluded |= torch.ones_like(excluded).triu(1)
+    if mask is not None and mask.dtype == torch.bool:
+        excluded |= ~mask
+    elif mask is not None:
+        scores = scores + mask
+        excluded |= mask == -math.inf
+    if not skip:
+        return scores.masked_fill(excluded, -math.inf).softmax(-1) @ value
+    weights = scores.masked_fill(excluded, -math.inf).softmax(-1)
+    not_finite = (~excluded).to(value.dtype) @ (~value.isfinite()).to(value.dtype) > 0
+    return (weights @ value.nan_to_num(0, 0, 0)).masked_fill(not_finite, math.nan)
+
+
 def _widened(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return value.to(_PRECISE.get(value.dtype, value.dtype))

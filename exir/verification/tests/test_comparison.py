@@ -225,3 +225,45 @@ def test_vectors_may_have_other_signs_and_what_does_not_depend_on_them_may_not()
         wrong = list(other)
         wrong[i] = -wrong[i]
         assert [r.is_equal for r in compare([wrong], [expected], samples)][i] is False
+
+
+def _with_excluded_nan(form: str) -> tuple[Any, list[torch.Tensor], torch.Tensor]:
+    """A causal attention whose last value is NaN: a graph, its inputs, and what there is without
+    the values that are masked."""
+    aten = torch.ops.aten
+
+    def plain(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        mask = torch.ones(6, 6, dtype=torch.bool).tril()
+        return aten.scaled_dot_product_attention(q, k, v, mask if form == "mask" else None, 0.0,
+                                                 form == "causal")  # fmt: skip
+
+    def flash(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, True)[0]
+
+    torch.manual_seed(0)
+    inputs = [torch.randn(1, 2, 6, 4) for _ in range(3)]
+    without = torch.nn.functional.scaled_dot_product_attention(*inputs, is_causal=True)
+    without[:, :, -1] = NAN
+    inputs[2][:, :, -1] = NAN
+    return make_fx(flash if form == "flash" else plain)(*inputs), inputs, without
+
+
+@pytest.mark.parametrize("form", ["mask", "causal", "flash"])
+def test_attention_may_skip_what_is_masked(form: str) -> None:
+    graph, inputs, skipped = _with_excluded_nan(form)
+    expected = graph(*inputs)
+    weighted = torch.full_like(expected, NAN)  # 0 * NaN
+    visible = skipped.clone()
+    visible[:, :, -1] = 0
+    for found, passes in ((skipped, True), (weighted, True), (visible, False)):
+        samples = rounding_of(lambda kind: [[kind(graph).run(*inputs)]])
+        (result,) = compare([[found]], [[expected]], samples)
+        assert result.is_equal == passes, f"{form}: {result}"
+    inputs[2][:, :, -1] = 1
+    expected = graph(*inputs)
+    wrong = expected.clone()
+    wrong[0, 0, 0, 0] += 1e-2
+    (result,) = compare(
+        [[wrong]], [[expected]], rounding_of(lambda kind: [[kind(graph).run(*inputs)]])
+    )
+    assert not result.is_equal
