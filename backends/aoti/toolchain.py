@@ -293,8 +293,8 @@ def prepare(
     device: str = "cpu",
     cache: ObjectCache | None = None,
 ) -> None:
-    """Compiles what `build` will link, if missing: the objects of `code`, or what all shared
-    objects for `machine` have in common, the entry points."""
+    """Compiles what `build` will link, if missing: the objects of `code`, or the entry points,
+    which all shared objects for `machine` have in common."""
     step = build_step(machine, device, cache)
     if code:
         step.compile_all(code)

@@ -6,7 +6,9 @@ has the same in runtime/trust/load_policy.h.
 
 from __future__ import annotations
 
+import base64
 import dataclasses
+import functools
 import json
 import os
 import re
@@ -33,6 +35,10 @@ DIGEST = "pteron_integrity"
 TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
 _MAX_NBYTES = 1 << 20
 _MOST_SIGNATURES = 16
+
+_refused = functools.partial(error_of_code, 0x22, "AccessFailed")
+_invalid = functools.partial(error_of_code, 0x23, "InvalidProgram")
+_invalid_argument = functools.partial(error_of_code, 0x12, "InvalidArgument")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -222,22 +228,8 @@ def _member(value: Any, name: str) -> Any:
 
 def _decode(value: Any, name: str) -> bytes | None:
     """Base64 of either alphabet, which DSSE leaves to the writer."""
-    import base64
-
     text = _member(value, name)
     try:
         return base64.b64decode(text.replace("-", "+").replace("_", "/"), validate=True)
     except (AttributeError, ValueError):
         return None
-
-
-def _refused(message: str) -> Exception:
-    return error_of_code(0x22, "AccessFailed", message)
-
-
-def _invalid(message: str) -> Exception:
-    return error_of_code(0x23, "InvalidProgram", message)
-
-
-def _invalid_argument(message: str) -> Exception:
-    return error_of_code(0x12, "InvalidArgument", message)

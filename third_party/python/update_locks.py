@@ -102,6 +102,13 @@ LOCK_FILES = (
         add={"iree_base_compiler": ("onnx",)},
     ),
     LockFile(
+        "model_signing",
+        "third_party/model_signing/lock.json",
+        "third_party/model_signing/requirements.txt",
+        on=("common",),
+        add={"model_signing": ("pyopenssl",)},
+    ),
+    LockFile(
         "transformers",
         "third_party/transformers/lock.json",
         "third_party/transformers/requirements.txt",

@@ -59,22 +59,13 @@ def prefer_gemm_templates() -> Context:
         with patched(CppTemplateKernel, "render", _declare_arguments):
             return generate(template, **kwargs)
 
-    selector = _selector_without_benchmarks()
+    # What the constructor makes besides is for benchmarks, such as a digest of all files of Triton.
+    selector: Any = object.__new__(select_algorithm.AlgorithmSelectorCache)
+    selector.preprocessing_fns = [prefer_templates]
     return together(
-        patched(selector, "preprocessing_fns", [prefer_templates]),
         patched(select_algorithm, "get_algorithm_selector_cache", lambda: selector),
         wrapped(CppTemplate, "generate", generate_choice),
     )
-
-
-@functools.cache
-def _selector_without_benchmarks() -> Any:
-    """Inductor's own one reads all files of Triton, to tell results of benchmarks apart."""
-    from torch._inductor.codecache import CacheBase
-    from torch._inductor.select_algorithm import AlgorithmSelectorCache
-
-    with patched(CacheBase, "get_system", staticmethod(dict)):
-        return AlgorithmSelectorCache()
 
 
 def _declare_arguments(kernel: Any, template: Any, **kwargs: Any) -> str:

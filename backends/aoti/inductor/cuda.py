@@ -28,16 +28,19 @@ def kernel_folder() -> Iterator[str]:
         yield folder
 
 
-def skip_autotuning_with_asserts() -> Context:
-    """A kernel with device asserts is compiled but not autotuned: the first configuration is taken.
+def saved_kernels() -> Context:
+    """Kernels that are run while code is generated are saved.
+
+    With torch 2.13 and newer those that an earlier compilation in this process has run would only
+    be launched. Those with device asserts are not run, and not autotuned: values are random then,
+    and a failed assert corrupts the CUDA context. The first configuration is taken.
 
         table[(x * 255).long()]
-
-    Autotuning would run it on random values, and a failed assert corrupts the CUDA context.
     """
     from torch._inductor.runtime.triton_heuristics import CachingAutotuner
 
     def run_or_save(run: Any, kernel: Any, *args: Any, stream: Any, **more: Any) -> Any:
+        kernel._cached_launcher = None
         if "tl.device_assert" not in kernel.fn.src:
             return run(kernel, *args, stream=stream, **more)
         if not kernel.launchers:

@@ -21,7 +21,7 @@ from pteron.backends.aoti.inductor.capture import capture_sources
 from pteron.backends.aoti.inductor.cuda import (
     device_from_constants,
     kernel_folder,
-    skip_autotuning_with_asserts,
+    saved_kernels,
 )
 from pteron.backends.aoti.inductor.generated_code import GeneratedCode, Target
 from pteron.backends.aoti.inductor.loop_repairs import fix_var_mean_of_empty
@@ -101,7 +101,7 @@ def generate_module(
         if target.device == "cuda":
             patches["aot_inductor.output_path"] = stack.enter_context(kernel_folder())
             stack.enter_context(also_compiled_for(target.architectures))
-            stack.enter_context(skip_autotuning_with_asserts())
+            stack.enter_context(saved_kernels())
             stack.enter_context(device_from_constants())
         if not arguments:
             stack.enter_context(without_inputs(module))

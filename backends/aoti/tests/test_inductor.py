@@ -159,6 +159,23 @@ def test_products_of_one_kind_share_a_micro_gemm() -> None:
     assert "at::vec::fmadd" in shared and "at::vec::fmadd" not in "".join(kernels)
 
 
+def test_code_is_there_before_the_next_variant_is_generated() -> None:
+    program = torch.export.export(torch.nn.Tanh(), (torch.randn(8, 64),)).run_decompositions()
+    targets = [Target("cpu", 256, 2), Target("cpu", 512, 2)]
+    found: list[inductor.GeneratedCode] = []
+
+    def stop(index: int, code: inductor.GeneratedCode) -> None:
+        found.append(code)
+        raise RuntimeError(f"stop after {index}")
+
+    with pytest.raises(RuntimeError, match="stop after 0"):
+        inductor.generate_variants(program, targets, None, stop)
+    (first,) = found
+    found.clear()
+    narrow, wide = inductor.generate_variants(program, targets, None, lambda _, x: found.append(x))
+    assert found == [narrow, wide] and narrow.kernels == first.kernels != wide.kernels
+
+
 @pytest.mark.parametrize("bits", [256, 512])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_only_numbers_of_rows_that_occur_are_compiled(bits: int, dtype: torch.dtype) -> None:

@@ -92,7 +92,6 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ObjectCache:
     kept = ObjectCache(tmp_path / "kept", 1 << 30)
     user = toolchain.shared_cache()
     monkeypatch.setattr(kept, "get", user.get)
-    monkeypatch.setattr(kept, "has", user.has)
     monkeypatch.setattr(toolchain, "shared_cache", lambda: kept)
     return kept
 

@@ -44,6 +44,13 @@ flags.DEFINE_string(
     short_name="o",
     flag_values=FLAGS,
 )
+flags.DEFINE_string(
+    "bundle",
+    None,
+    "Also write this bundle of OpenSSF's model signing, which `model_signing verify key` takes of"
+    " the files' folder; ECDSA P-256 only.",
+    flag_values=FLAGS,
+)
 flags.DEFINE_integer(
     "version",
     0,
@@ -78,12 +85,17 @@ def run(positional: list[str]) -> bool:
         },
     }
     output = Path(FLAGS.output or f"{files[0]}{load_policy.SUFFIX}")
-    envelope = sign(json.dumps(statement, separators=(",", ":")).encode(), key)
-    Chunks([memoryview(json.dumps(envelope).encode() + b"\n")]).save(output)
+    written = {output: sign(statement, key)}
+    if FLAGS.bundle is not None:
+        bundle = Path(FLAGS.bundle)
+        written[bundle] = bundle_of(statement, key, [output.name, bundle.name])
+    for path, value in written.items():
+        Chunks([memoryview(json.dumps(value).encode() + b"\n")]).save(path)
     if FLAGS.json:
-        print(json.dumps({"signature": str(output), "statement": statement}, indent=2))
+        report = {"files": list(map(str, written)), "statement": statement}
+        print(json.dumps(report, indent=2))
     else:
-        print(f"signed    {', '.join(map(str, files))}\nwrote     {output}")
+        print(f"signed    {', '.join(map(str, files))}\nwrote     {', '.join(map(str, written))}")
     return True
 
 
@@ -99,9 +111,48 @@ def digests_of(file: Path) -> dict[str, str]:
     return {"sha256": whole, load_policy.DIGEST: digests[0].hex()}
 
 
-def sign(payload: bytes, key: Any) -> dict[str, Any]:
-    """A DSSE envelope; equal payloads and keys give equal ones."""
+def bundle_of(statement: dict[str, Any], key: Any, beside: list[str]) -> dict[str, Any]:
+    """The bundle of OpenSSF's model signing for the same files; names of others in their folder."""
     modules = load_policy.crypto()
+    if not isinstance(key, modules.ec.EllipticCurvePrivateKey):
+        raise ValueError("--bundle: found an Ed25519 key; model signing has ECDSA keys, as P-256")
+    resources = [
+        {"name": file["name"], "algorithm": "sha256", "digest": file["digest"]["sha256"]}
+        for file in sorted(statement["subject"], key=lambda file: file["name"])
+    ]
+    whole = hashlib.sha256(b"".join(bytes.fromhex(file["digest"]) for file in resources))
+    formats = modules.serialization
+    public = key.public_key().public_bytes(
+        formats.Encoding.PEM, formats.PublicFormat.SubjectPublicKeyInfo
+    )
+    signed = {
+        "_type": load_policy.STATEMENT_TYPE,
+        "subject": [{"name": resources[0]["name"], "digest": {"sha256": whole.hexdigest()}}],
+        "predicateType": "https://model_signing/signature/v1.0",
+        "predicate": {
+            "serialization": {
+                "method": "files",
+                "hash_type": "sha256",
+                "allow_symlinks": False,
+                "ignore_paths": beside,
+            },
+            "resources": resources,
+        },
+    }
+    return {
+        "mediaType": "application/vnd.dev.sigstore.bundle.v0.3+json",
+        "verificationMaterial": {
+            "publicKey": {"hint": hashlib.sha256(public).hexdigest()},
+            "tlogEntries": [],
+        },
+        "dsseEnvelope": sign(signed, key),
+    }
+
+
+def sign(statement: Any, key: Any) -> dict[str, Any]:
+    """A DSSE envelope; equal statements (or bytes) and keys give equal ones."""
+    modules = load_policy.crypto()
+    payload = statement if isinstance(statement, bytes) else json.dumps(statement).encode()
     message = load_policy.encoding(payload)
     if isinstance(key, modules.ed25519.Ed25519PrivateKey):
         signature = key.sign(message)

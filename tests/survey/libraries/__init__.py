@@ -48,11 +48,12 @@ def _vary(module: nn.Module) -> None:
     with torch.no_grad():
         for parameter in module.parameters():
             if parameter.is_floating_point() and (parameter == parameter.flatten()[:1]).all():
-                parameter += 0.05 * torch.randn_like(parameter)
-        for part in module.modules():
-            if getattr(part, "running_var", None) is not None:
-                part.running_mean += 0.05 * torch.randn_like(part.running_mean)
-                part.running_var *= 0.75 + 0.5 * torch.rand_like(part.running_var)
+                parameter.add_(0.05 * torch.randn_like(parameter))
+        for name, buffer in module.named_buffers():
+            if name.endswith("running_mean"):
+                buffer.add_(0.05 * torch.randn_like(buffer))
+            elif name.endswith("running_var"):
+                buffer.mul_(0.75 + 0.5 * torch.rand_like(buffer))
 
 
 def _models(library: str) -> Models:
