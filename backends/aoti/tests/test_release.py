@@ -159,7 +159,7 @@ def test_private_names_do_not_become_more() -> None:
     """A limit that goes down: ../decisions/2026-11-25-hooks-that-inductor-lacks.md."""
     changed = {place for patch in recognition.table() for place in patch.places}
     names = changed | recognition.used_names().keys()
-    assert len([name for name in names if name.startswith("torch._inductor")]) <= 196
+    assert len([name for name in names if name.startswith("torch._inductor")]) <= 195
 
 
 _RECORD = Path(recognition.__file__).with_name("recorded_places.json").read_text()

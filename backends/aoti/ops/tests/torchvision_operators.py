@@ -238,6 +238,6 @@ def _define() -> torch.library.Library:
 
 
 if importlib.util.find_spec("torchvision"):
-    import torchvision  # type: ignore[import-not-found]  # noqa: F401
+    import torchvision  # noqa: F401
 else:
     _library = _define()
