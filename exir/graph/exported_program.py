@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch._subclasses import FakeTensor
 from torch.export import ExportedProgram
 from torch.export.exported_program import ModuleCallEntry, ModuleCallSignature
 from torch.export.graph_signature import (
@@ -35,6 +36,22 @@ def input_specs_by_name(program: ExportedProgram) -> dict[str, InputSpec]:
     """Placeholder name to input spec, in order."""
     placeholders = [node.name for node in program.graph.nodes if node.op == "placeholder"]
     return dict(zip(placeholders, program.graph_signature.input_specs, strict=True))
+
+
+def check_constants(program: ExportedProgram) -> None:
+    """Refuses constants without values, which torch.export with strict=True makes of a parameter's
+    `.data` in `forward`; torch crashes when it decomposes such a program.
+
+    Raises:
+      ValueError: says which constants.
+    """
+    without = [name for name, value in program.constants.items() if isinstance(value, FakeTensor)]
+    if without:
+        raise ValueError(
+            f"torch.export lost the values of {', '.join(without)}: tensors that `forward` takes in"
+            " a way that cannot be traced, such as `self.weight.data`.\n"
+            "try:  the parameter or buffer itself, under torch.no_grad() where it is written"
+        )
 
 
 def argument_name(placeholder: str) -> str:

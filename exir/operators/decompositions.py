@@ -22,6 +22,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from pteron.exir.graph.exported_program import (
+    check_constants,
     constant_tensor,
     copy_graph,
     copy_modules,
@@ -188,7 +189,12 @@ def join_aliases(program: ExportedProgram) -> ExportedProgram:
 
 
 def functionalize(program: ExportedProgram) -> ExportedProgram:
-    """The functionalized program, without decompositions."""
+    """The functionalized program, without decompositions.
+
+    Raises:
+      ValueError: a constant has no values.
+    """
+    check_constants(program)
     if any(op._schema.is_mutable for op in _operators(program)):
         return run_decompositions(program, {})
     return program

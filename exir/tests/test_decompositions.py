@@ -148,3 +148,20 @@ def test_a_buffer_under_two_names_is_one() -> None:
     assert functional.graph_signature.user_inputs == ("x",)
     untouched = torch.export.export(Function(torch.sin), (MATRIX,))
     assert join_aliases(untouched) is untouched
+
+
+class WritesData(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.ones(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.scale.data.add_(1)
+        return x * self.scale
+
+
+def test_a_constant_without_values_is_refused() -> None:
+    """torch would crash."""
+    program = torch.export.export(WritesData(), (torch.ones(2),), strict=True)
+    with pytest.raises(ValueError, match=r"lost the values of lifted_tensor_0(.|\n)*no_grad"):
+        functionalize(program)

@@ -17,7 +17,11 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from pteron.exir.arguments import DEFAULT_METHOD
-from pteron.exir.graph.exported_program import argument_name, constant_tensor
+from pteron.exir.graph.exported_program import (
+    argument_name,
+    check_constants,
+    constant_tensor,
+)
 from pteron.exir.operators.decompositions import join_aliases
 from pteron.exir.operators.flex_attention import decompose_flex_attention
 from pteron.exir.operators.library_operators import any_number_of_kept_boxes
@@ -188,8 +192,10 @@ def _export_method(
                     program = torch.export.export(
                         module, positional, named, dynamic_shapes=shapes, strict=way
                     )
+                check_constants(program)
                 break
             except Exception as error:
+                program = None
                 refused.append(error)
     if program is None:
         first = refused[0]

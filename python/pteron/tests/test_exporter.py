@@ -42,6 +42,16 @@ class UsesNumpy(nn.Module):
         return torch.from_numpy(np.sin(x.numpy()))
 
 
+class WritesData(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(3))
+
+    def forward(self, x):
+        self.scale.data.add_(1)
+        return x * self.scale
+
+
 class Pair(NamedTuple):
     first: torch.Tensor
     second: torch.Tensor
@@ -396,6 +406,8 @@ def test_constant_methods(tmp_path):
         (dict(args=(X.long(),)), "fails on its example inputs(.|\n)*dtype"),
         (dict(model=Branches()), "data-dependent(.|\n)*try:  torch.where or torch.cond"),
         (dict(model=UsesNumpy(), strict=False), "try:  functions of torch instead of numpy's"),
+        (dict(model=WritesData()), "try:  a parameter or buffer itself, not its .data"),
+        (dict(model=WritesData(), strict=True), "lost the values of lifted_tensor_0(.|\n)*no_grad"),
         (dict(model=Decodes()), "try:  model.config.use_cache = False"),
         (dict(model=ReturnsObject()), r"try: (.|\n)*register_dataclass\(TYPE\)"),
         (dict(dynamic_shapes=({0: "b"},)), r"try: (.|\n)*Dim\('batch', min=1, max=8\)"),
