@@ -14,6 +14,7 @@ from torch.export.graph_signature import InputKind
 from torch.fx import GraphModule, Interpreter
 from torch.utils import _pytree as pytree
 
+from pteron.exir.graph.export_guards import is_relation
 from pteron.exir.graph.exported_program import constant_tensor, input_specs_by_name
 from pteron.exir.verification.call import State, call, on_host
 from pteron.exir.verification.interpreters import CheckingInterpreter
@@ -139,7 +140,7 @@ class Reference:
 
 
 def _guards_of(program: ExportedProgram) -> list[Any]:
-    """Guards on input sizes, except inequalities (!=), which only reflect the traced example."""
+    """Guards on input sizes, except inequalities (!=) that only reflect the traced example."""
     values = [node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")]
     sizes = [s for v in values for s in (v.shape if isinstance(v, torch.Tensor) else [v])]
     environments = {s.node.shape_env for s in sizes if isinstance(s, torch.SymInt)}
@@ -147,7 +148,7 @@ def _guards_of(program: ExportedProgram) -> list[Any]:
         guard.expr.xreplace(environment.replacements)
         for environment in environments
         for guard in environment.guards
-        if not isinstance(guard.expr, sympy.Ne)
+        if not isinstance(guard.expr, sympy.Ne) or is_relation(guard.expr)
     ]
 
 

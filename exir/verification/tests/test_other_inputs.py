@@ -72,6 +72,15 @@ def test_guards_hold() -> None:
     assert all(x[0] % 2 == 0 for (x,) in sizes(found))
 
 
+def test_a_difference_that_the_program_excludes_is_not_tried() -> None:
+    """torch.export notes that it is not 1, and a program refuses inputs of which it is."""
+    shapes = ({1: Dim("a", min=5, max=20)}, {1: Dim("b", min=2, max=4)})
+    args = (torch.ones(2, 9), torch.ones(2, 4))
+    found = sizes(others(lambda x, y: x[:, : x.shape[1] - y.shape[1]], args, shapes))
+    assert ((2, 6), (2, 4)) in found
+    assert all(x[1] - y[1] > 1 for x, y in found)
+
+
 def test_numbers_that_are_dynamic() -> None:
     found = others(lambda x, n: x * n, (torch.ones(3), 5), (None, Dim.DYNAMIC(min=2, max=9)))
     assert [n for _, n in sizes(found)] == [2, 9] or [n for _, n in sizes(found)][-1] == 9
