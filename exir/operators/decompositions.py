@@ -32,6 +32,7 @@ from pteron.exir.graph.exported_program import (
 from pteron.exir.operators.antialiased_resizing import antialiased_resizing
 from pteron.exir.operators.library_operators import any_number_of_kept_boxes, library_decompositions
 from pteron.exir.operators.linear_algebra import linear_algebra
+from pteron.exir.operators.overlapping_operands import copy_overlapping_operands
 from pteron.exir.operators.quantized_matmul import quantized_matmul
 from pteron.exir.operators.recurrent_cells import recurrent_cells
 from pteron.exir.operators.recurrent_layers import RECURRENT_LAYERS, whole_recurrent_layers
@@ -215,7 +216,9 @@ def decompose(program: ExportedProgram, keep: Iterable[OpOverload]) -> ExportedP
 
 
 def run_decompositions(program: ExportedProgram, table: Table) -> ExportedProgram:
-    """`program.run_decompositions(table)`, also for assertions that torch cannot retrace."""
+    """`program.run_decompositions(table)`, also for assertions that torch cannot retrace, and for
+    operands that share memory."""
+    program = copy_overlapping_operands(program)
     if _bool_comparisons(program):
         program = copy_program(program)
         _simplify_bool_comparisons(program)

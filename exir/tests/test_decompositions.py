@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch._higher_order_ops.while_loop import while_loop
 from torch.utils import _pytree as pytree
 
 from pteron.exir.operators.decompositions import (
@@ -165,3 +166,34 @@ def test_a_constant_without_values_is_refused() -> None:
     program = torch.export.export(WritesData(), (torch.ones(2),), strict=True)
     with pytest.raises(ValueError, match=r"lost the values of lifted_tensor_0(.|\n)*no_grad"):
         functionalize(program)
+
+
+class TakesHalves(torch.nn.Module):
+    def __init__(self, caller: str) -> None:
+        super().__init__()
+        self.caller = caller
+
+    def forward(self, x: torch.Tensor, go: torch.Tensor) -> torch.Tensor:
+        first, last = (x, x.view(4)) if self.caller == "twice" else x.split(2)
+        if self.caller != "while_loop":
+            return torch.cond(go > 0, lambda a, b: a + b, lambda a, b: a - b, (first, last))
+        return while_loop(
+            lambda i, kept: i < go, lambda i, kept: (i + 1, kept * 0.5 + last), (go * 0, first)
+        )[1]
+
+
+@pytest.mark.parametrize("caller", ["cond", "twice", "while_loop"])
+def test_operands_may_share_memory(caller: str) -> None:
+    module = TakesHalves(caller).eval()
+    inputs = (torch.tensor([1.0, 2, 3, 4]), torch.tensor(2))
+    with torch.no_grad():
+        try:
+            exported = torch.export.export(module, inputs)
+        except Exception as error:  # of torch 2.11
+            pytest.skip(f"torch.export does not take it: {error}")
+        graph = str(exported.graph)
+        program = functionalize(run_decompositions(exported, {}))
+        assert str(exported.graph) == graph
+        for go in (2, 0):
+            call = (inputs[0], torch.tensor(go))
+            torch.testing.assert_close(program.module()(*call), module(*call))
