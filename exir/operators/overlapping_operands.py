@@ -7,7 +7,7 @@ torch.export takes that, and decomposing raises "might be aliasing the input or 
 """
 
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -83,13 +83,10 @@ def _writes(module: GraphModule) -> bool:
 def _owner(node: Node) -> Node:
     """The node whose memory this one views, or itself."""
     while node.op == "call_function":
-        target: Any = node.target
-        returns: Sequence[Any] = target._schema.returns if isinstance(target, OpOverload) else ()
-        is_view = bool(returns) and returns[0].alias_info is not None
-        if target is not operator.getitem and not is_view:
+        # An element of what an operator returns as a list, such as split.
+        made: Any = node.args[0] if node.target is operator.getitem else node
+        returns = made.target._schema.returns if isinstance(made.target, OpOverload) else []
+        if not returns or returns[0].alias_info is None or not isinstance(made.args[0], Node):
             break
-        owner = node.args[0]
-        if not isinstance(owner, Node):
-            break
-        node = owner
+        node = made.args[0]
     return node
