@@ -78,7 +78,7 @@ _REFUSED: dict[str, tuple[Edit, str]] = {
     "function dlopen": (_name(b"memcpy", b"dlopen"), "do not import.*: dlopen"),
     "function getenv, another": (_name(b"getenv", b"setenv"), "do not import.*: setenv"),
     "library": (_name(b"libgcc_s.so.1", b"libevil.so.66"), "do not import.*: libevil.so.66"),
-    "library by path": (_name(b"libgcc_s.so.1", b"/tmp/evil.so1"), "do not import.*: /tmp/evil"),
+    "library by path": (_name(b"libgcc_s.so.1", b"/opt/evil.so1"), "do not import.*: /opt/evil"),
     "executable stack": (_flags(_PT_GNU_STACK, 0, 1), "an executable stack"),
     "writable code": (_flags(_PT_LOAD, 1, 2), "both writable and executable"),
     "executable data": (_flags(_PT_LOAD, 2, 1), "both writable and executable"),

@@ -49,7 +49,7 @@ def test_the_bundle_is_verified(tmp_path: Path, capsys: pytest.CaptureFixture[st
     for file in sorted(folder.glob("model.pt?")):
         whole = file.read_bytes()
         file.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-        with pytest.raises(ValueError, match=f"Hash mismatch for '{file.name}'"):
+        with pytest.raises(ValueError, match=rf"Hash mismatch for \W*{file.name}\W"):
             verify()
         file.write_bytes(whole)
     verify()
