@@ -72,6 +72,13 @@ def test_guards_hold() -> None:
     assert all(x[0] % 2 == 0 for (x,) in sizes(found))
 
 
+def test_no_nan_where_torch_s_kernels_differ() -> None:
+    grid = torch.zeros(1, 2, 2, 2)
+    found = others(nn.functional.grid_sample, (torch.ones(1, 1, 3, 3), grid))
+    assert not any("NaN" in tried.where for tried in found)
+    assert any("NaN" in tried.where for tried in others(torch.sin, (grid,)))
+
+
 def test_a_difference_that_the_program_excludes_is_not_tried() -> None:
     """torch.export notes that it is not 1, and a program refuses inputs of which it is."""
     shapes = ({1: Dim("a", min=5, max=20)}, {1: Dim("b", min=2, max=4)})
