@@ -187,9 +187,9 @@ def _attention(
     elif mask is not None:
         scores = scores + mask
         excluded |= mask == -math.inf
-    if not skip:
-        return scores.masked_fill(excluded, -math.inf).softmax(-1) @ value
     weights = scores.masked_fill(excluded, -math.inf).softmax(-1)
+    if not skip:
+        return weights @ value
     not_finite = (~excluded).to(value.dtype) @ (~value.isfinite()).to(value.dtype) > 0
     return (weights @ value.nan_to_num(0, 0, 0)).masked_fill(not_finite, math.nan)
 

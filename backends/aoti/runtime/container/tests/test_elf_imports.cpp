@@ -172,7 +172,7 @@ TEST(RenameImports, RefusesImportsThatModelsDoNotHave) {
   for (const auto& [name, by] :
        std::vector<std::pair<std::string, std::string>>{{"libstdc++.so.6", "libevil++.so.6"},
                                                         {"libstdc++.so.6", "../../evil.so6"},
-                                                        {"libc.so.6", "/tmp/a.so"},
+                                                        {"libc.so.6", "/opt/a.so"},
                                                         {"memcpy", "system"},
                                                         {"memcpy", "dlopen"},
                                                         {"memcpy", "execve"},
