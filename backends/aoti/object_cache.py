@@ -29,6 +29,18 @@ _DIGEST = ".sha256"
 _ABANDONED_S = 3600
 
 
+#: Removed when the interpreter exits: it does not wait for daemon threads, and `workers` raises
+#: SystemExit in threads at any point, in `finally` as well.
+_unfinished: set[Path] = set()
+os.register_at_fork(after_in_child=_unfinished.clear)
+
+
+@atexit.register
+def _remove_unfinished() -> None:
+    for path in tuple(_unfinished):
+        path.unlink(missing_ok=True)
+
+
 def digest(parts: Iterable[str | bytes]) -> str:
     """SHA-256 in hex of `parts`, each preceded by its length."""
     hasher = hashlib.sha256()
@@ -112,15 +124,14 @@ class ObjectCache:
     def _make(self, path: Path, suffix: str, make: Callable[[Path], None]) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         temporary = path.with_name(f"{_NEW}{secrets.token_hex(8)}{suffix}")
-        try:  # twice: `workers` raises SystemExit in this thread at any point, in `finally` as well
-            try:
-                make(temporary)
-                _digest_of(path).write_text(_sha256(temporary))
-                os.replace(temporary, path)
-            finally:
-                temporary.unlink(missing_ok=True)
+        _unfinished.add(temporary)
+        try:
+            make(temporary)
+            _digest_of(path).write_text(_sha256(temporary))
+            os.replace(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
+            _unfinished.discard(temporary)
         with self._lock, contextlib.suppress(OSError):
             self._unchecked += path.stat().st_size
         if self._unchecked > self._limit_bytes // 16:  # looking through it takes a while

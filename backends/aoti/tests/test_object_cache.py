@@ -2,6 +2,8 @@
 
 import concurrent.futures
 import os
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -100,27 +102,36 @@ def test_without_a_folder_the_cache_is_private(
     assert not str(default_cache().folder).startswith(str(tmp_path))
 
 
-def test_a_thread_that_is_told_to_end_while_it_cleans_up_still_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`workers` raises SystemExit in threads at any point."""
-    unlink = Path.unlink
-    told: list[Path] = []
+UNFINISHED = """
+import pathlib, sys, threading
+from pteron.backends.aoti.object_cache import ObjectCache
 
-    def told_first(path: Path, missing_ok: bool = False) -> None:
-        if not told:
-            told.append(path)
-            raise SystemExit
-        unlink(path, missing_ok)
+cache = ObjectCache(pathlib.Path(sys.argv[1]), 1 << 20)
+begun = threading.Event()
 
-    def make(path: Path) -> None:
-        path.write_text("half")
-        raise SystemExit
+def make(path):
+    path.write_text("half")
+    begun.set()
+    while sys.argv[2] == "daemon":  # a compiler that has not noticed that all ends
+        pass
+    pathlib.Path.unlink = told  # `workers` raises SystemExit at any point
+    raise SystemExit
 
-    monkeypatch.setattr(Path, "unlink", told_first)
-    with pytest.raises(SystemExit):
-        ObjectCache(tmp_path, 1000).get("a" * 64, ".o", make)
-    assert told and not [path for path in tmp_path.rglob("*") if path.is_file()]
+def told(*_, **__):
+    pathlib.Path.unlink = unlink
+    raise SystemExit
+
+unlink = pathlib.Path.unlink
+threading.Thread(target=cache.get, args=("ab12", ".o", make), daemon=True).start()
+begun.wait()
+"""
+
+
+@pytest.mark.parametrize("thread", ["daemon", "told to end while it removes the file"])
+def test_what_is_unfinished_at_the_end_is_removed(tmp_path: Path, thread: str) -> None:
+    command = [sys.executable, "-c", UNFINISHED, str(tmp_path), thread]
+    subprocess.run(command, env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)), check=True)
+    assert [*tmp_path.iterdir()] and not [*tmp_path.glob("*/*")]
 
 
 @pytest.mark.parametrize("change", ["entry", "digest", "no digest"])
