@@ -37,8 +37,8 @@ class Case:
     Attributes:
       outcome: the error's code, "Ok", or "any" error.
       signature: contents of the signature's file; None: there is none.
-      changes: of files before they are loaded: (program 0 or data 1, offset, XOR mask); an offset of
-        -1 removes the last byte, of -2 appends one.
+      changes: of files before they are loaded: (program 0 or data 1, offset, XOR mask); an offset
+        of -1 removes the last byte, of -2 appends one.
     """
 
     name: str
