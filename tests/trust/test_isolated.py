@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from absl.testing import flagsaver
 
 import pteron
+from pteron.command import run
 from pteron.command.main import main
 from tests.trust import model
 from tests.trust.altered import altered
@@ -82,6 +85,13 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pteron.export(module, inputs, path)
     np.savez(path.parent / "inputs.npz", **{f"input_{i}": x.numpy() for i, x in enumerate(inputs)})
     return path
+
+
+@pytest.fixture(autouse=True)
+def _flags() -> Iterator[None]:
+    saved = flagsaver.save_flag_values(run.FLAGS)
+    yield
+    flagsaver.restore_flag_values(saved, run.FLAGS)
 
 
 def _run(path: Path, inputs: Path, *options: str) -> int:
