@@ -399,6 +399,8 @@ def _instead_of(target: Any) -> str:
         return "return module, (x,), if a function was to make them"
     if isinstance(target, tuple):
         return "the module first: (module, (x,))"
+    if isinstance(target, str | os.PathLike) and os.fspath(target).endswith(".pt2"):
+        return "torch.export.load(file)"
     if isinstance(target, str | os.PathLike):
         return "the module that the file is a checkpoint of, with load_state_dict(torch.load(file))"
     if callable(target):

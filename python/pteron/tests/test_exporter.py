@@ -393,6 +393,7 @@ def test_constant_methods(tmp_path):
         (dict(path=None), "no path(.|\n)*inputs as a tuple"),
         (dict(args="model.pte", path=(X,)), "a tuple as the path(.|\n)*inputs as a tuple"),
         (dict(model=Counter().state_dict()), "a state dict(.|\n)*load_state_dict"),
+        (dict(model="counter.pt2"), r"found a str;(.|\n)*torch.export.load"),
         (dict(model="counter.pt"), r"found a str;(.|\n)*load_state_dict\(torch.load"),
         (dict(model=lambda x: x), "found a function;(.|\n)*whose forward calls it"),
         (
