@@ -4,7 +4,7 @@ pteron export-lm FOLDER -o model.pte
 pteron export-lm FOLDER -o model.pte --quantize=int8 --max-length=4096 --batch=4
 
 FOLDER has config.json, *.safetensors and tokenizer.json: what save_pretrained() of a causal model
-and of its fast tokenizer writes. Needs the package transformers. `pteron generate` runs the program.
+and of its fast tokenizer writes. Needs the package transformers. `pteron generate` runs the file.
 """
 
 from __future__ import annotations
@@ -31,9 +31,7 @@ flags.DEFINE_integer(
 flags.DEFINE_integer(
     "chunk", 512, "The most tokens of a prompt that are read in one call.", flag_values=FLAGS
 )
-flags.DEFINE_integer(
-    "batch", 1, "Texts that are generated at the same time.", flag_values=FLAGS
-)
+flags.DEFINE_integer("batch", 1, "Texts that are generated at the same time.", flag_values=FLAGS)
 flags.DEFINE_boolean("verify", True, "Compare the program with eager.", flag_values=FLAGS)
 
 

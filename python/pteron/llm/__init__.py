@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 __all__ = ["Generator", "export"]
 
 
+_HOMES = {"export": "export_checkpoint", "Generator": "generator"}
+
+
 def __getattr__(name: str) -> object:
-    if name == "export":
-        from pteron.llm.export_checkpoint import export as value
-    elif name == "Generator":
-        from pteron.llm.generator import Generator as value
-    else:
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
-    globals()[name] = value
-    return value
+    import importlib
+
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -157,7 +157,7 @@ def _load(folder: Path, dtype: str, device: str) -> Any:
     if dtype != "auto" and not isinstance(getattr(torch, dtype, None), torch.dtype):
         raise ExportError(f"dtype: found {dtype!r}; expected auto, float32, bfloat16 or float16")
     try:
-        model = transformers.AutoModelForCausalLM.from_pretrained(
+        model: Any = transformers.AutoModelForCausalLM.from_pretrained(
             folder, local_files_only=True, use_safetensors=True, dtype=dtype
         )
     except (OSError, ValueError, KeyError, RuntimeError) as error:
@@ -167,7 +167,7 @@ def _load(folder: Path, dtype: str, device: str) -> Any:
         ) from error
     if hasattr(model, "set_experts_implementation"):
         model.set_experts_implementation("batched_mm")  # the one without data-dependent shapes
-    return model.eval().requires_grad_(False).to(device)
+    return model.requires_grad_(False).to(device)
 
 
 def _length(config: Any, max_length: int | None) -> int:

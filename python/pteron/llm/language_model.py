@@ -39,13 +39,18 @@ class BatchCache(transformers.Cache):
         self._owner, self._length = owner, length
 
     def update(
-        self, keys: torch.Tensor, values: torch.Tensor, layer_idx: int, *args: Any, **kwargs: Any
+        self,
+        key_states: torch.Tensor,
+        value_states: torch.Tensor,
+        layer_idx: int,
+        *args: Any,
+        **kwargs: Any,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        return self._stored(f"keys_{layer_idx}", keys), self._stored(f"values_{layer_idx}", values)
+        keys = self._stored(f"keys_{layer_idx}", key_states)
+        return keys, self._stored(f"values_{layer_idx}", value_states)
 
     def _stored(self, name: str, new: torch.Tensor) -> torch.Tensor:
-        """Writes [batch, heads, time, width] at `slots`; returns all, [batch, heads, slots, width].
-        """
+        """Writes [batch, heads, time, width] at `slots`; returns [batch, heads, slots, width]."""
         if not hasattr(self._owner, name):
             batch, heads, _, width = new.shape
             shape = (batch, self._length + 1, heads, width)
@@ -94,7 +99,7 @@ def _attention(
     """Attention that reads grouped keys and values where they are, without repeating them."""
     if kwargs.get("softcap") is not None or kwargs.get("s_aux") is not None:
         bias = torch.where(attention_mask, 0.0, torch.finfo(query.dtype).min).to(query.dtype)
-        eager = sys.modules[type(module).__module__].eager_attention_forward  # type: ignore[attr-defined]
+        eager = sys.modules[type(module).__module__].eager_attention_forward
         output, _ = eager(module, query, key, value, bias, scaling=scaling, **kwargs)
         return output, None
     attended = nn.functional.scaled_dot_product_attention(

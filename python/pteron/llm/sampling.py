@@ -32,7 +32,7 @@ def choose(
 ) -> torch.Tensor:
     """Tokens, int64 [batch].
 
-    The settings apply in the order of `transformers`: the penalty, temperature, top_k, top_p, min_p.
+    The settings apply in the order of `transformers`: penalty, temperature, top_k, top_p, min_p.
     The random numbers are a function of seed, position and token: the same in every batch and on
     every device.
 
