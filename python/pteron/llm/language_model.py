@@ -20,7 +20,7 @@ ATTENTION = "pteron"
 """Name of `_attention` and `_mask` in transformers' registries."""
 
 
-class BatchCache(transformers.Cache):
+class BatchCache(transformers.Cache):  # type: ignore[misc]
     """Keys and values of `length` positions of each row, and one more for tokens of no row.
 
     Layers appear with the first call of the model; then the buffers are of the module `owner`,
