@@ -14,7 +14,6 @@ from typing import Any, Literal, TypeAlias
 import torch
 import torch.nn.functional as F
 from torch.fx import GraphModule, Node
-from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.fx.passes.infra.pass_base import PassBase, PassResult
 
@@ -224,19 +223,17 @@ def _with_strides_of(like: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
 
 def _row_major(tensor: torch.Tensor) -> list[Any]:
     strides: list[Any] = [1]
-    with disable_proxy_modes_tracing():
-        for size in reversed(tensor.shape[1:]):
-            strides.insert(0, strides[0] * size)
+    for size in reversed(tensor.shape[1:]):
+        strides.insert(0, strides[0] * size)
     return strides
 
 
 def _has_strides(tensor: torch.Tensor, strides: Sequence[Any]) -> bool:
     """Whether the strides are statically known to be equal, except in dimensions of size 1."""
-    with disable_proxy_modes_tracing():  # sizes of another graph have no node in this one
-        return all(
-            (isinstance(size, int) and size == 1) or statically_known_true(x == y)
-            for size, x, y in zip(tensor.shape, tensor.stride(), strides, strict=True)
-        )
+    return all(
+        (isinstance(size, int) and size == 1) or statically_known_true(x == y)
+        for size, x, y in zip(tensor.shape, tensor.stride(), strides, strict=True)
+    )
 
 
 def has_attention(graph_module: GraphModule) -> bool:
