@@ -4,6 +4,7 @@ import importlib
 import json
 import os
 import re
+import struct
 import subprocess
 import sys
 
@@ -466,6 +467,29 @@ def test_wrong_lines(pteron, program, folder, arguments, code, expected):
     assert all(text in err for text in expected), err
     assert "site-packages" not in err and "importlib" not in err
     assert not (folder / "bad.pte").exists()
+
+
+# What fuzz_files.py found: libraries raise errors of many kinds.
+_HEADER = b"\x93NUMPY\x01\x00v\x00{'descr': '<f4', 'fortran_order': False, 'shape': , 3), }"
+_DAMAGED = {
+    "header.npy": _HEADER.ljust(128),
+    "huge.npy": b"\x93NUMPY\x01\x00v\x00"
+    + b"{'descr': '<f4', 'fortran_order': False, 'shape': (9999999999999,), }".ljust(118),
+    "cut.npz": b"PK\x03\x04" + bytes(40),
+    "array.npz": b"\x93NUMPY\x01\x00v\x00"
+    + b"{'descr': '<f4', 'fortran_order': False, 'shape': (), }".ljust(118)
+    + bytes(4),
+    "header.safetensors": (1 << 62).to_bytes(8, "little") + bytes(40),
+    "bomb.bmp": struct.pack("<2sIIIIiiHH24x", b"BM", 54, 0, 54, 40, 60000, 60000, 1, 24),
+}
+
+
+@pytest.mark.parametrize("name", _DAMAGED)
+def test_damaged_inputs(pteron, program, folder, name):
+    (folder / name).write_bytes(_DAMAGED[name])
+    code, out, err = pteron("run", "net.pte", "--input", f"x={name}", "--input", "random")
+    assert (code, out) == (2, "")
+    assert f"x: '{name}' holds no " in err and "Traceback" not in err, err
 
 
 @pytest.mark.parametrize(
