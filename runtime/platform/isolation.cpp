@@ -36,22 +36,25 @@ Error failure(const char* what) {
 }
 
 // What computing, and loading code from memory, needs. Landlock decides what may be opened.
+// clang-format off: as many as fit
 constexpr int kAllowed[] = {
-    SYS_openat, SYS_read, SYS_write, SYS_writev, SYS_pread64, SYS_lseek, SYS_close, SYS_fstat, SYS_newfstatat,
-    SYS_memfd_create, SYS_mmap, SYS_munmap, SYS_mprotect, SYS_mremap, SYS_madvise, SYS_brk,
-    SYS_futex, SYS_sched_yield, SYS_sched_getaffinity, SYS_getcpu, SYS_set_robust_list, SYS_rseq,
-    SYS_membarrier, SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_sigaltstack,
-    SYS_restart_syscall, SYS_exit, SYS_exit_group, SYS_getpid, SYS_gettid, SYS_nanosleep,
-    SYS_clock_nanosleep, SYS_clock_gettime, SYS_clock_getres, SYS_gettimeofday, SYS_getrandom,
-    SYS_getrusage, SYS_uname, SYS_sysinfo};
+    SYS_openat, SYS_read, SYS_write, SYS_writev, SYS_pread64, SYS_lseek, SYS_close, SYS_fstat,
+    SYS_newfstatat, SYS_memfd_create, SYS_mmap, SYS_munmap, SYS_mprotect, SYS_mremap, SYS_madvise,
+    SYS_brk, SYS_futex, SYS_sched_yield, SYS_sched_getaffinity, SYS_getcpu, SYS_set_robust_list,
+    SYS_rseq, SYS_membarrier, SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_sigreturn,
+    SYS_sigaltstack, SYS_restart_syscall, SYS_exit, SYS_exit_group, SYS_getpid, SYS_gettid,
+    SYS_nanosleep, SYS_clock_nanosleep, SYS_clock_gettime, SYS_clock_getres, SYS_gettimeofday,
+    SYS_getrandom, SYS_getrusage, SYS_uname, SYS_sysinfo,
+};
+// clang-format on
 
 // What libraries try, and do without.
 constexpr int kRefused[] = {
 #if defined(__x86_64__)
-    SYS_readlink, SYS_access, SYS_stat, SYS_poll,
+    SYS_readlink,   SYS_access,    SYS_stat,   SYS_poll,
 #endif
-    SYS_readlinkat, SYS_faccessat, SYS_statx, SYS_ioctl, SYS_sched_setaffinity, SYS_getuid,
-    SYS_geteuid, SYS_getgid, SYS_getegid};
+    SYS_readlinkat, SYS_faccessat, SYS_statx,  SYS_ioctl,  SYS_sched_setaffinity,
+    SYS_getuid,     SYS_geteuid,   SYS_getgid, SYS_getegid};
 
 constexpr sock_filter statement(unsigned code, uint32_t value) {
   return BPF_STMT(static_cast<uint16_t>(code), value);

@@ -9,7 +9,7 @@ Then add the files to SHA256SUMS. They are never written again: a change that br
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ class Case:
     """A program, its inputs (those of several calls, one after the other), and its options."""
 
     model: Any
-    calls: list[tuple[torch.Tensor, ...]]
+    calls: Sequence[tuple[torch.Tensor, ...]]
     dynamic_shapes: Any = None
     constants: dict[str, Any] | None = None
     options: dict[str, Any] = field(default_factory=dict)
@@ -52,9 +52,11 @@ class Counter(nn.Module):
         super().__init__()
         self.register_buffer("total", torch.ones(3))
 
+    total: torch.Tensor
+
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        self.total.add_(x)  # type: ignore[operator]
-        return self.total * 2, x.cumsum(0)  # type: ignore[operator]
+        self.total.add_(x)
+        return self.total * 2, x.cumsum(0)
 
 
 class Decides(nn.Module):
@@ -107,7 +109,7 @@ def main(folder: Path) -> None:
         )
         program = Runtime.get().load_program(path, data_path=sorted(folder.glob(f"{name}*.ptd")))
         method = program.load_method("forward")
-        arrays = {}
+        arrays: dict[str, Any] = {}
         for number, inputs in enumerate(case.calls):
             arrays |= {f"{number}/in/{i}": value.numpy() for i, value in enumerate(inputs)}
             for i, value in enumerate(method.execute(list(inputs))):

@@ -100,8 +100,10 @@ ALLOWED: dict[str, frozenset[str]] = {
         {"backends/apple/metal", "backends/cpu", "backends/cuda", "exir", "runtime"}
     ),
     "python/pteron/exporter": _EXIR | {"python/pteron"},
+    "python/pteron/llm": _EXIR | {"python/pteron", "python/pteron/exporter", "runtime"},
     "python/pteron/command": _EXIR
-    | {"python/pteron", "python/pteron/exporter", "runtime", "runtime/python", _CACHE},
+    | {"python/pteron", "python/pteron/exporter", "python/pteron/llm", "runtime"}
+    | {"runtime/python", _CACHE},
     # Third-party code and developer tools depend on no layer.
     "third_party/*": frozenset(),
     "tools/*": frozenset(),

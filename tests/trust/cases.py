@@ -139,7 +139,7 @@ def make(files: list[Path]) -> Iterator[Case]:
 def _forged(file: Path) -> Iterator[tuple[str, dict[int, int]]]:
     """Another byte in each segment, with the digest of what is then in it: offsets and XOR masks.
 
-    Digests in a file are by whoever wrote it, so this is no damage that verification finds.
+    Digests in a file are its writer's, so this is no damage that verification finds.
     """
     data = file.read_bytes()
     is_program = data[4:8] == PROGRAM.identifier

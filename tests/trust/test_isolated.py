@@ -7,6 +7,7 @@ import platform
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -83,7 +84,8 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("model") / "model.pte"
     module, inputs = model.build()
     pteron.export(module, inputs, path)
-    np.savez(path.parent / "inputs.npz", **{f"input_{i}": x.numpy() for i, x in enumerate(inputs)})
+    arrays: dict[str, Any] = {f"input_{i}": x.numpy() for i, x in enumerate(inputs)}
+    np.savez(path.parent / "inputs.npz", **arrays)
     return path
 
 

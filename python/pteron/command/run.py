@@ -17,6 +17,7 @@ import dataclasses
 import json
 import math
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -54,9 +55,11 @@ def run(positional: list[str]) -> bool:
     begin = time.monotonic()
     program = program_file.load(name, FLAGS.data, _limits())
     meta = program.metadata(program_file.method_name_of(program, FLAGS.method))
-    execute = partial(_isolated, program, meta) if FLAGS.isolated else None
-    if execute is None:
-        execute = program.load_method(meta.name()).execute
+    execute: Callable[[list[Any]], list[Any]] = (
+        partial(_isolated, program, meta)
+        if FLAGS.isolated
+        else program.load_method(meta.name()).execute
+    )
     load_s = time.monotonic() - begin
     if FLAGS.output is not None:
         values.check_output(Path(FLAGS.output), meta.num_outputs())

@@ -38,7 +38,7 @@ def _read(suffix: str, data: bytes) -> None:
 def _read_image(suffix: str, data: bytes) -> None:
     about = mock.create_autospec(TensorInfo, instance=True)
     about.sizes.return_value = (1, 3, 4, 5)
-    about.dtype.return_value = ScalarType.Float
+    about.dtype.return_value = ScalarType["Float"]
     about.is_static.return_value = True
     assert values._image(_written(suffix, data), "", about, {}).shape == (1, 3, 4, 5)
 

@@ -95,6 +95,7 @@ def swapped():
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     (folder / "net.py").write_text(MODEL)
+    (folder / "cut.pt2").write_text("PK")
     (folder / "syntax.py").write_text("def build(:\n")
     (folder / "folder.pte").mkdir()
     (folder / "dangling.npz").symlink_to(folder / "nowhere" / "y.npz")
@@ -369,6 +370,15 @@ def test_bench_shows_where_the_time_goes(pteron, program, folder):
     assert "profile" not in json.loads(pteron("bench", "net.pte", "--seconds=0.02", "--json")[1])
 
 
+def test_a_file_of_torch_export_save(pteron, folder):
+    net = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Tanh()).eval()
+    torch.export.save(torch.export.export(net, (torch.randn(4, 3),)), folder / "saved.pt2")
+    for command in ("export saved.pt2 -o saved.pte", "compare saved.pte saved.pt2"):
+        code, out, err = pteron(*command.split())
+        assert (code, err) == (0, "")
+        assert "1 output in 1 call" in out
+
+
 OUTPUT = ("-o", "bad.pte")
 
 
@@ -381,6 +391,9 @@ OUTPUT = ("-o", "bad.pte")
         (["export", "net.py:build", "--ouput=x.pte"], 2, ["ouput"]),
         (["export", "ned.py:build", *OUTPUT], 2, ["no file 'ned.py'; did you mean 'net.py'"]),
         (["export", "net.py", *OUTPUT], 2, ["expected FILE.py:function"]),
+        (["export", "net.pt", *OUTPUT], 2, ["expected FILE.py:function", "or FILE.pt2"]),
+        (["export", "no.pt2", *OUTPUT], 2, ["no file 'no.pt2'"]),
+        (["export", "cut.pt2", *OUTPUT], 1, ["cut.pt2 is not read by torch.export.load", "try: "]),
         (["export", "net.py:biuld", *OUTPUT], 2, ["net.py: there is no function", "'build'"]),
         (["export", "net.py:broken", *OUTPUT], 1, ["in broken\n", "KeyError: 'weights'"]),
         (["export", "net.py:build", *OUTPUT, "--backend=cup"], 1, ["did you mean 'cpu'?"]),

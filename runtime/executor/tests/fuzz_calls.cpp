@@ -205,7 +205,8 @@ class World {
       options.poll_context = &method;
     }
     const Error error = choices_.below(4) ? method.execute(options) : method.prepare(options);
-    if (!error.ok()) require(error.code() == Error::Cancelled || !error.message().empty(), "silent");
+    if (!error.ok())
+      require(error.code() == Error::Cancelled || !error.message().empty(), "silent");
   }
 
   Choices choices_;

@@ -169,8 +169,7 @@ ProgramSpec kernels() {
   const int done = method.add(false);
   const int number = method.add(0.0);
   method.inputs = {x, n};
-  method.outputs = {out,    state, moved,
-                    view,   row,   method.add(TensorListSpec{{{flat, x}}}),
+  method.outputs = {out,    state, moved, view, row, method.add(TensorListSpec{{{flat, x}}}),
                     number, count};
 
   method.kernel("aten::sym_size.int", {x, zero, count});

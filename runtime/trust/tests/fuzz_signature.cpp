@@ -60,11 +60,11 @@ struct Signer {
     const bssl::UniquePtr<EVP_MD_CTX> context(EVP_MD_CTX_new());
     std::string signature(64, '\0');
     size_t nbytes = signature.size();
-    require(EVP_DigestSignInit(context.get(), nullptr, nullptr, nullptr, key.get()) == 1 &&
-                EVP_DigestSign(context.get(), reinterpret_cast<uint8_t*>(signature.data()), &nbytes,
-                               reinterpret_cast<const uint8_t*>(message.data()),
-                               message.size()) == 1,
-            "no signature");
+    require(
+        EVP_DigestSignInit(context.get(), nullptr, nullptr, nullptr, key.get()) == 1 &&
+            EVP_DigestSign(context.get(), reinterpret_cast<uint8_t*>(signature.data()), &nbytes,
+                           reinterpret_cast<const uint8_t*>(message.data()), message.size()) == 1,
+        "no signature");
     return std::string(R"({"payloadType":")") + kType + R"(","payload":")" + base64(payload) +
            R"(","signatures":[{"sig":")" + base64(signature) + R"("}]})";
   }
@@ -89,11 +89,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
     case 1: {  // an edit of a signed envelope: position, length of what goes, what comes
       if (text.size() < 3) break;
-      const auto byte = [&](size_t i) { return static_cast<size_t>(static_cast<uint8_t>(text[i])); };
+      const auto byte = [&](size_t i) {
+        return static_cast<size_t>(static_cast<uint8_t>(text[i]));
+      };
       std::string edited = whole;
       edited.replace((byte(0) << 8 | byte(1)) % edited.size(), byte(2) % 16, text.substr(3));
       const auto options = trusted_options_of(signer.policy, edited);
-      require(!options.ok() || options->allowed_files == expected, "an altered signature was taken");
+      require(!options.ok() || options->allowed_files == expected,
+              "an altered signature was taken");
       break;
     }
     case 2:
