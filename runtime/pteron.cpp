@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "pteron/runtime/c_api.h"
 #include "pteron/runtime/core/catch_exceptions.h"
 #include "pteron/runtime/module.h"
 
@@ -284,13 +285,21 @@ size_t pteron_dtype_size(pteron_dtype dtype) {
   return element_size(static_cast<ScalarType>(dtype == static_cast<int8_t>(dtype) ? dtype : -1));
 }
 
-pteron_status pteron_load(const char* path, const pteron_load_options* options,
-                          pteron_module** module) {
+pteron_status pteron::load_for_c(const char* path, const pteron_load_options* options,
+                                 const std::function<Result<LoadOptions>(LoadOptions)>& change,
+                                 pteron_module** module) {
   return make_module(module, [&]() -> Result<std::shared_ptr<const Program>> {
     CHECK_NOT_NULL(path);
-    PTERON_ASSIGN_OR_RETURN(const LoadOptions load, read_options(options));
+    PTERON_ASSIGN_OR_RETURN(LoadOptions load, read_options(options));
+    PTERON_ASSIGN_OR_RETURN(load, change(std::move(load)));
     return Program::load(path, load);
   });
+}
+
+pteron_status pteron_load(const char* path, const pteron_load_options* options,
+                          pteron_module** module) {
+  const auto unchanged = [](LoadOptions load) -> Result<LoadOptions> { return load; };
+  return load_for_c(path, options, unchanged, module);
 }
 
 pteron_status pteron_load_bytes(const void* bytes, size_t nbytes,

@@ -57,6 +57,10 @@ class Tree:
     none: tuple[str, ...] = ()
     type: Any = None
 
+    def __post_init__(self) -> None:
+        if len(set(self.keys)) != len(self.keys):
+            raise ValueError(f"found a key twice in {list(self.keys)}")
+
     def describe(self) -> str:
         """`(*, {'mask': *})`, where a star is a leaf."""
         inner = [child.describe() for child in self.children]
@@ -82,7 +86,10 @@ def parse(text: str, what: str) -> Tree:
         protocol, node = json.loads(text)
         if protocol != _PROTOCOL:
             raise ValueError(f"protocol {protocol}, expected {_PROTOCOL}")
-        return _tree(node)
+        tree = _tree(node)
+        if what == "inputs" and len(tree.children) != 2:
+            raise ValueError(f"{tree.describe()}, expected arguments by position and by name")
+        return tree
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise NotSupportedError(
             f"the nesting of the program's {what} cannot be read ({error}); use execute() with "

@@ -90,7 +90,18 @@ def test_without_a_nesting_in_the_program() -> None:
 
 @pytest.mark.parametrize(
     "broken",
-    ["[", "[2, {}]", "3", text(node("dict", [], json.dumps(["a"]))), json.dumps([1, {}])],
+    [
+        "[",
+        "[2, {}]",
+        "3",
+        text(node("dict", [], json.dumps(["a"]))),
+        json.dumps([1, {}]),
+        # What fuzz_nesting.py found.
+        text(LEAF),
+        text(node("dict", [LEAF, LEAF], json.dumps([[[1]], 2]))),
+        text(node("dict", [LEAF, LEAF], json.dumps(["a", "a"]))),
+        text(node("module.Class", [LEAF, LEAF], json.dumps(["a", "a"]))),
+    ],
 )
 def test_a_nesting_that_cannot_be_read(broken: str) -> None:
     with pytest.raises(NotSupportedError, match="cannot be read"):

@@ -43,7 +43,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "runtime/program_reader": _SEAM,
     "runtime/executor": _EXECUTOR,
     "runtime/python": _EXECUTOR,
-    "runtime/trust": _CORE | {"runtime/program_reader"},
+    "runtime/trust": _CORE | {"runtime", "runtime/program_reader"},
     "runtime": _EXECUTOR | {"runtime/python"},
     # Lowering: graphs, the file format that the runtime reads, and a run of what was lowered.
     "exir/_serialize": frozenset({"runtime/schema"}),

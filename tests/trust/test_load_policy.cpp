@@ -17,6 +17,7 @@
 #include "pteron/runtime/executor/program.h"
 #include "pteron/runtime/module.h"
 #include "pteron/runtime/trust/load_policy.h"
+#include "pteron/runtime/trust/pteron_trust.h"
 
 namespace pteron {
 namespace {
@@ -169,6 +170,51 @@ TEST(LoadPolicy, TakesWhatTheBuildSigned) {
   const Result<LoadOptions> newer = trusted_options(policy, kProgram, options);
   ASSERT_EQ(newer.error(), Error::AccessFailed);
   EXPECT_NE(newer.error().message().find("version 3"), std::string::npos);
+}
+
+TEST(LoadPolicy, InC) {
+  const std::string key = read(kFolder + "key.pub.pem");
+  const std::string other = cases()[0]["keys"][0].get<std::string>();
+  const std::string data = kFolder + "model.ptd";
+  const char* const data_paths[] = {data.c_str()};
+  pteron_load_options options = {};
+  options.data_paths = data_paths;
+  options.data_paths_size = 1;
+  const char* keys[] = {other.c_str(), key.c_str()};
+  pteron_load_policy policy = {};
+  policy.trusted_keys = keys;
+  policy.trusted_keys_size = 2;
+  policy.minimum_version = 3;
+  const auto load = [&](const std::string& path, const pteron_load_policy* by) {
+    pteron_module* module = nullptr;
+    const pteron_status status = pteron_load_trusted(path.c_str(), &options, by, &module);
+    EXPECT_EQ(status == 0, module != nullptr);
+    pteron_free(module);
+    return status;
+  };
+  EXPECT_EQ(load(kProgram, &policy), 0u) << pteron_last_error();
+  policy.minimum_version = 4;
+  EXPECT_EQ(load(kProgram, &policy), Error::AccessFailed);
+  EXPECT_NE(std::string(pteron_last_error()).find("the policy's minimum is 4"), std::string::npos);
+  policy.minimum_version = 0;
+  policy.trusted_keys_size = 1;
+  EXPECT_EQ(load(kProgram, &policy), Error::AccessFailed);
+  const std::string copy = ::testing::TempDir() + "/unsigned.pte";
+  std::ofstream(copy, std::ios::binary) << read(kProgram);
+  EXPECT_EQ(load(copy, &policy), Error::AccessFailed);
+  policy.allow_unsigned = 1;
+  EXPECT_EQ(load(copy, &policy), 0u) << pteron_last_error();
+  policy.allow_unsigned = 2;
+  EXPECT_EQ(load(copy, &policy), Error::InvalidArgument);
+  policy.allow_unsigned = 0;
+  policy.trusted_keys = nullptr;
+  EXPECT_EQ(load(kProgram, &policy), Error::InvalidArgument);
+  EXPECT_EQ(load(kProgram, nullptr), Error::InvalidArgument);
+  pteron_module* module = nullptr;
+  policy.trusted_keys = keys;
+  EXPECT_EQ(pteron_load_trusted(nullptr, nullptr, &policy, &module), Error::InvalidArgument);
+  EXPECT_EQ(pteron_load_trusted(kProgram.c_str(), nullptr, &policy, nullptr),
+            Error::InvalidArgument);
 }
 
 // A file that is replaced after its signature was read.
