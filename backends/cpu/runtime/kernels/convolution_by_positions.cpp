@@ -1,4 +1,7 @@
 // Direct convolution; a register holds neighbouring output positions of one channel.
+//
+// In 3-d each plane of the output is computed as an image that has the channels of all planes of
+// the input that it depends on.
 #include <algorithm>
 
 #include "pteron/backends/cpu/runtime/kernels/convolution_direct.h"
@@ -29,7 +32,8 @@ int64_t strip_width(const ConvolutionShape& s) {
 
 int64_t most_rows(const ConvolutionShape& s, int64_t width) {
   const PlaneStrip one(s, width, 1), two(s, width, 2);
-  const int64_t channels = s.in_channels / s.groups, floats = kStripBytes / int64_t{sizeof(float)};
+  const int64_t channels = s.in_channels / s.groups * s.kernel[0];
+  const int64_t floats = kStripBytes / int64_t{sizeof(float)};
   const int64_t row = std::max<int64_t>(two.size(channels) - one.size(channels), 1);
   const int64_t fitting = 1 + (floats - one.size(channels)) / row;
   return std::clamp(fitting, std::min(divided_up(kLeastPositions, width), s.out[1]), s.out[1]);
@@ -51,17 +55,22 @@ class Convolution {
         column_offsets_(depth_) {
     const ImageStrides& w = t.weight_strides;
     inside_ = w.channel < w.x;
-    for_each_term(s, inside_, [&](int64_t k, int64_t channel, int64_t ky, int64_t kx) {
-      row_offsets_[k] = static_cast<int32_t>(channel * w.channel + ky * w.y + kx * w.x);
-    });
+    const int64_t terms = terms_of_plane();
+    for (int64_t kz = 0; kz < s.kernel[0]; ++kz) {
+      for_each_term(s, inside_, [&](int64_t k, int64_t channel, int64_t ky, int64_t kx) {
+        row_offsets_[kz * terms + k] =
+            static_cast<int32_t>(channel * w.channel + kz * w.z + ky * w.y + kx * w.x);
+      });
+    }
   }
 
   void run() {
     const PlaneStrip image(s_, s_.out[2], s_.out[1]);
-    const int64_t image_bytes = image.size(in_group_) * int64_t{sizeof(float)};
+    const int64_t image_bytes = image.size(in_group_ * s_.in[0]) * int64_t{sizeof(float)};
     const int64_t weight_bytes = out_group_ * depth_ * int64_t{sizeof(float)};
     const int threads = max_threads();
-    const int64_t rows = s_.batch * s_.groups * s_.out[1] * divided_up(s_.out[2], width_);
+    const int64_t rows =
+        s_.batch * s_.groups * s_.out[0] * s_.out[1] * divided_up(s_.out[2], width_);
     const bool few_rows = rows < threads && blocks_ > 1;
     if (threads > 1 && image_bytes <= kSharedBytes && width_ == s_.out[2] &&
         (few_rows || (weight_bytes > image_bytes && blocks_ * s_.groups >= 2 * threads))) {
@@ -75,23 +84,29 @@ class Convolution {
   // A thread computes all channels of some rows, from its own strips.
   void share_rows() {
     const PlaneStrip strip(s_, width_, most_rows_);
-    set_columns(strip);
+    set_columns(strip, /*dilation=*/1);
     const int64_t x_blocks = divided_up(s_.out[2], width_);
-    const int64_t per_group = x_blocks * s_.out[1];
-    parallel_for(s_.batch * s_.groups * per_group, grain_of(width_ * depth_ * out_group_),
-                 [&](int64_t begin, int64_t end) {
-                   Scratch<float> planes(strip.size(in_group_));
+    const int64_t per_plane = x_blocks * s_.out[1];
+    parallel_for(s_.batch * s_.groups * s_.out[0] * per_plane,
+                 grain_of(width_ * depth_ * out_group_), [&](int64_t begin, int64_t end) {
+                   Scratch<float> planes(strip.size(in_group_ * s_.kernel[0]));
                    Vectors vectors(most_vectors(most_rows_));
                    for (int64_t i = begin; i < end;) {
-                     const int64_t image = i / per_group, y = i % s_.out[1];
-                     const int64_t x = i % per_group / s_.out[1] * width_;
+                     const int64_t image = i / per_plane / s_.out[0], y = i % s_.out[1];
+                     const int64_t z = i / per_plane % s_.out[0];
+                     const int64_t x = i % per_plane / s_.out[1] * width_;
                      const int64_t run = std::min(s_.out[1] - y, end - i);
                      const int64_t rows = divided_up(run, divided_up(run, most_rows_));
-                     strip.fill(group_in(image), t_.in_strides, in_group_, y, rows, x,
-                                /*end=*/true, planes.data());
+                     const Inside kz(s_, 0, z);
+                     for (int64_t k = kz.first; k < kz.last; ++k) {
+                       strip.fill(
+                           plane_in(image, plane_of(z, k)), t_.in_strides, in_group_, y, rows, x,
+                           /*end=*/k + 1 == kz.last,
+                           planes.data() + (k - kz.first) * in_group_ * strip.channel_size());
+                     }
                      vectors.set(*this, strip.pitch(), rows, std::min(width_, s_.out[2] - x));
                      for (int64_t block = 0; block < blocks_; ++block) {
-                       compute(planes.data(), vectors, image, block, y, x);
+                       compute(planes.data(), vectors, image, block, z, y, x);
                      }
                      i += rows;
                    }
@@ -101,36 +116,43 @@ class Convolution {
   // All threads make strips of whole images; then each computes all rows of some channels, so that
   // each weight is read by one thread.
   void share_channels(const PlaneStrip& strip) {
-    set_columns(strip);
-    const int64_t images = s_.batch * s_.groups, size = strip.size(in_group_);
+    set_columns(strip, s_.dilation[0]);
+    const int64_t channels = in_group_ * s_.in[0];
+    const int64_t images = s_.batch * s_.groups, size = strip.size(channels);
     const int64_t fitting =
         std::max<int64_t>(1, kSharedBytes / int64_t{sizeof(float)} / size / s_.groups);
     const int64_t together = std::min(s_.batch, fitting) * s_.groups;
     Scratch<float> planes(together * size);
     for (int64_t first = 0; first < images; first += together) {
       const int64_t count = std::min(together, images - first);
-      parallel_for(
-          count * in_group_, 16384 / strip.channel_size() + 1, [&](int64_t begin, int64_t end) {
-            for (int64_t i = begin; i < end;) {
-              const int64_t image = i / in_group_, channel = i % in_group_;
-              const int64_t channels = std::min(in_group_ - channel, end - i);
-              strip.fill(group_in(first + image) + channel * t_.in_strides.channel, t_.in_strides,
-                         channels, 0, s_.out[1], 0, channel + channels == in_group_,
-                         planes.data() + image * size + channel * strip.channel_size());
-              i += channels;
-            }
-          });
+      parallel_for(count * channels, 16384 / strip.channel_size() + 1,
+                   [&](int64_t begin, int64_t end) {
+                     for (int64_t i = begin; i < end;) {
+                       const int64_t image = i / channels, plane = i / in_group_ % s_.in[0];
+                       const int64_t channel = i % in_group_;
+                       const int64_t run = std::min(in_group_ - channel, end - i);
+                       i += run;
+                       strip.fill(plane_in(first + image, plane) + channel * t_.in_strides.channel,
+                                  t_.in_strides, run, 0, s_.out[1], 0, /*end=*/i % channels == 0,
+                                  planes.data() + image * size +
+                                      (plane * in_group_ + channel) * strip.channel_size());
+                     }
+                   });
       Vectors vectors(most_vectors(s_.out[1]));
       vectors.set(*this, strip.pitch(), s_.out[1], s_.out[2]);
       // Images are the innermost loop: the weights of a block stay in cache.
-      const int64_t per_group = count / s_.groups;
-      parallel_for(count * blocks_,
-                   grain_of(s_.out_area() * depth_ * divided_up(out_group_, blocks_)),
+      const int64_t per_block = count / s_.groups * s_.out[0];
+      parallel_for(count * s_.out[0] * blocks_,
+                   grain_of(s_.out[1] * s_.out[2] * depth_ * divided_up(out_group_, blocks_)),
                    [&](int64_t begin, int64_t end) {
                      for (int64_t i = begin; i < end; ++i) {
-                       const int64_t n = i % per_group, block = i / per_group % blocks_;
-                       const int64_t image = n * s_.groups + i / per_group / blocks_;
-                       compute(planes.data() + image * size, vectors, first + image, block, 0, 0);
+                       const int64_t n = i % per_block / s_.out[0], z = i % s_.out[0];
+                       const int64_t block = i / per_block % blocks_;
+                       const int64_t image = n * s_.groups + i / per_block / blocks_;
+                       const int64_t plane = plane_of(z, Inside(s_, 0, z).first);
+                       compute(
+                           planes.data() + image * size + plane * in_group_ * strip.channel_size(),
+                           vectors, first + image, block, z, 0, 0);
                      }
                    });
     }
@@ -196,9 +218,10 @@ class Convolution {
     return rows * (divided_up(width_, kernels_.lanes) + 1) + 1;
   }
 
-  // One block of channels of one image's group, at all positions of a strip.
-  void compute(const float* planes, const Vectors& vectors, int64_t image, int64_t block, int64_t y,
-               int64_t x) const {
+  // One block of channels of one image's group, at all positions of a strip, from the first of the
+  // planes that plane `z` of the output depends on.
+  void compute(const float* planes, const Vectors& vectors, int64_t image, int64_t block, int64_t z,
+               int64_t y, int64_t x) const {
     const int64_t n = image / s_.groups, g = image % s_.groups;
     const int64_t first = g * out_group_ + part_begin(out_group_, blocks_, block);
     const int64_t rows = g * out_group_ + part_begin(out_group_, blocks_, block + 1) - first;
@@ -206,13 +229,14 @@ class Convolution {
     ConvolutionTile tile;
     tile.rows = t_.weight + first * t_.weight_strides.outer;
     tile.row_stride = t_.weight_strides.outer;
-    tile.row_offsets = row_offsets_.data();
+    const Inside kz(s_, 0, z);
+    tile.row_offsets = row_offsets_.data() + kz.first * terms_of_plane();
     tile.columns = planes;
     tile.column_offsets = column_offsets_.data();
-    tile.depth = depth_;
+    tile.depth = (kz.last - kz.first) * terms_of_plane();
     tile.row_bias = t_.bias ? t_.bias + first : nullptr;
     tile.column_bias = nullptr;
-    tile.out = t_.out + n * to.outer + first * to.channel + (y * s_.out[2] + x) * to.x;
+    tile.out = t_.out + n * to.outer + first * to.channel + z * to.z + (y * s_.out[2] + x) * to.x;
     tile.out_row_stride = to.channel;
     tile.out_lane_stride = to.x;
     const int64_t tiles = divided_up(vectors.count(), kMostTileVectors);
@@ -223,16 +247,26 @@ class Convolution {
     }
   }
 
-  void set_columns(const PlaneStrip& strip) {
-    for_each_term(s_, inside_, [&](int64_t k, int64_t channel, int64_t ky, int64_t kx) {
-      column_offsets_[k] =
-          static_cast<int32_t>(channel * strip.channel_size() + strip.offset(ky, kx));
-    });
+  int64_t terms_of_plane() const { return in_group_ * s_.kernel[1] * s_.kernel[2]; }
+
+  // `dilation` of the planes in the strip.
+  void set_columns(const PlaneStrip& strip, int64_t dilation) {
+    const int64_t terms = terms_of_plane();
+    for (int64_t kz = 0; kz < s_.kernel[0]; ++kz) {
+      for_each_term(s_, inside_, [&](int64_t k, int64_t channel, int64_t ky, int64_t kx) {
+        column_offsets_[kz * terms + k] = static_cast<int32_t>(
+            (kz * dilation * in_group_ + channel) * strip.channel_size() + strip.offset(ky, kx));
+      });
+    }
   }
 
-  const float* group_in(int64_t image) const {
+  int64_t plane_of(int64_t z, int64_t kz) const {
+    return z * s_.stride[0] - s_.padding[0] + kz * s_.dilation[0];
+  }
+
+  const float* plane_in(int64_t image, int64_t z) const {
     return t_.in + image / s_.groups * t_.in_strides.outer +
-           image % s_.groups * in_group_ * t_.in_strides.channel;
+           image % s_.groups * in_group_ * t_.in_strides.channel + z * t_.in_strides.z;
   }
 
   const ConvolutionShape& s_;

@@ -3,9 +3,13 @@
 namespace pteron::cpu {
 namespace {
 
+bool is_flat(const ConvolutionShape& s) {
+  return s.in[0] == 1 && s.out[0] == 1 && s.kernel[0] == 1 && s.padding[0] == 0;
+}
+
 // Whether packing the weights costs less than transposing the image in and out.
 bool suits_channels(const ConvolutionShape& s, const ConvolutionTensors& t, int lanes) {
-  if (t.in_strides.channel != 1 || t.out_strides.channel != 1) return false;
+  if (!is_flat(s) || t.in_strides.channel != 1 || t.out_strides.channel != 1) return false;
   const int64_t in_group = s.in_channels / s.groups, out_group = s.out_channels / s.groups;
   const int64_t weights = s.out_channels * in_group * s.kernel_area();
   const int64_t images = s.batch * (s.in_channels * s.in_area() + s.out_channels * s.out_area());
@@ -24,13 +28,13 @@ bool is_depthwise(const ConvolutionShape& s) {
 
 bool is_convolved_directly(const ConvolutionShape& s, bool channels_last) {
   const int64_t in_group = s.in_channels / s.groups;
-  const bool flat = s.in[0] == 1 && s.out[0] == 1 && s.kernel[0] == 1 && s.padding[0] == 0;
   // Offsets in padded images and in weights must fit 32 bits.
   constexpr int64_t kMost = INT32_MAX / 4;
   const int64_t padded = (s.in[1] + 2 * s.padding[1] + s.stride[1]) *
                          (s.in[2] + 2 * s.padding[2] + s.stride[2] + kMostTileLanes);
-  return tile_kernels() != nullptr && flat && (channels_last || !is_pointwise(s)) && in_group > 0 &&
-         s.batch > 0 && in_group * s.kernel_area() < kMost && padded < kMost / s.in_channels;
+  return tile_kernels() != nullptr && (channels_last || !is_pointwise(s)) && in_group > 0 &&
+         s.batch > 0 && in_group * s.kernel_area() < kMost &&
+         padded < kMost / s.in_channels / s.kernel[0];
 }
 
 void convolve_direct(const ConvolutionShape& shape, const ConvolutionTensors& tensors) {

@@ -16,12 +16,13 @@
 namespace pteron::cpu {
 
 // Strides in elements. Of weights: `outer` between output channels, `channel` between the input
-// channels of a group, y and x between kernel positions.
+// channels of a group, z, y and x between kernel positions.
 struct ImageStrides {
   int64_t outer;  // images
   int64_t channel;
   int64_t y;
   int64_t x;
+  int64_t z = 0;
 };
 
 struct ConvolutionTensors {
@@ -60,8 +61,8 @@ struct PanelTensors {
 
 bool is_depthwise(const ConvolutionShape& shape);
 
-// Whether convolve_direct() should be used: the machine has vector registers, the convolution is at
-// most 2-d, and it is not directly a GEMM (1x1 kernels of NCHW images, gemm.h).
+// Whether convolve_direct() should be used: the machine has vector registers, and the convolution is
+// not directly a GEMM (1x1 kernels of NCHW images, gemm.h).
 bool is_convolved_directly(const ConvolutionShape& shape, bool channels_last);
 
 // out = the convolution, as convolve() defines it, on the threads that the caller may use. The
@@ -76,10 +77,10 @@ void convolve_by_positions(const ConvolutionShape& shape, const ConvolutionTenso
                            const TileKernels& kernels);
 // Registers hold neighbouring channels of one output position; weights are packed first, for
 // convolve_panels(). Pays off for images that are large relative to their channels, and always for
-// depthwise convolutions. Channels of in and out have stride 1.
+// depthwise convolutions. At most 2-d; channels of in and out have stride 1.
 void convolve_by_channels(const ConvolutionShape& shape, const ConvolutionTensors& tensors,
                           const TileKernels& kernels);
-// The same with packed weights. `shape.padding` is the padding before the image; reads beyond its
+// The same with packed weights. At most 2-d. `shape.padding` is the padding before the image; reads beyond its
 // end are 0 as well. Offsets in as many padded rows as the kernel covers must fit 32 bits. Throws
 // std::bad_alloc.
 void convolve_panels(const ConvolutionShape& shape, const PanelTensors& tensors,

@@ -258,14 +258,11 @@ class Convolution {
           lanewise_ ? kernels_.get_lanewise(pixels, count) : kernels_.get(pixels, count);
       for (int64_t y = 0; y < piece.rows; ++y) {
         // Kernel rows outside the image contribute nothing.
-        const int64_t top = s_.padding[1] - (piece.y + y) * s_.stride[1], bottom = s_.in[1] + top;
-        const int64_t ky = std::clamp<int64_t>(divided_up(top, s_.dilation[1]), 0, s_.kernel[1]);
-        const int64_t ky_end =
-            std::clamp<int64_t>(divided_up(bottom, s_.dilation[1]), ky, s_.kernel[1]);
+        const Inside ky(s_, 1, piece.y + y);
         const int64_t terms = depth_ / s_.kernel[1];  // of one row of the kernel
-        tile.row_offsets = row_offsets_.data() + ky * terms;
-        tile.column_offsets = column_offsets_.data() + ky * terms;
-        tile.depth = (ky_end - ky) * terms;
+        tile.row_offsets = row_offsets_.data() + ky.first * terms;
+        tile.column_offsets = column_offsets_.data() + ky.first * terms;
+        tile.depth = (ky.last - ky.first) * terms;
         tile.rows = in + y * s_.stride[1] * line_ + x * tile.row_stride;
         tile.out = piece.out + (y * s_.out[2] + x) * t_.out_strides.x;
         tile.residual = piece.residual

@@ -8,7 +8,9 @@
 
 namespace pteron::cpu {
 
-// Calls term(k, channel, ky, kx) for each, k counting from 0. The channel is the innermost loop if
+inline int64_t divided_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Calls term(k, channel, ky, kx) for each of one plane of the kernel, k counting from 0. The channel is the innermost loop if
 // `channels_inside`, else the outermost.
 template <typename Term>
 void for_each_term(const ConvolutionShape& s, bool channels_inside, const Term& term) {
@@ -25,10 +27,20 @@ void for_each_term(const ConvolutionShape& s, bool channels_inside, const Term& 
   }
 }
 
+// Kernel positions along dimension `d` that an output at `position` reads inside the image:
+// [first, last).
+struct Inside {
+  Inside(const ConvolutionShape& s, size_t d, int64_t position) {
+    const int64_t before = s.padding[d] - position * s.stride[d], end = s.in[d] + before;
+    first = std::clamp<int64_t>(divided_up(before, s.dilation[d]), 0, s.kernel[d]);
+    last = std::clamp<int64_t>(divided_up(end, s.dilation[d]), first, s.kernel[d]);
+  }
+
+  int64_t first, last;
+};
+
 // The start of part `i` of [0, size) in `parts` nearly equal parts.
 inline int64_t part_begin(int64_t size, int64_t parts, int64_t i) { return size * i / parts; }
-
-inline int64_t divided_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Minimum multiplications per thread.
 inline constexpr int64_t kTermsPerThread = 128 * 1024;

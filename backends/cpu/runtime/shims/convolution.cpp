@@ -28,11 +28,11 @@ ConvolutionShape shape_of(const ConvolutionCall& call) {
   return s;
 }
 
-// Of a tensor of 3 to 5 dimensions, over the last two.
+// Of a tensor of 3 to 5 dimensions.
 ImageStrides image_strides(const SlimTensor& tensor) {
   const size_t n = tensor.dim();
   return {tensor.stride(0), tensor.stride(1), n > 3 ? tensor.stride(n - 2) : 0,
-          tensor.stride(n - 1)};
+          tensor.stride(n - 1), n > 4 ? tensor.stride(2) : 0};
 }
 
 // Dense, row-major or channels last; otherwise a row-major copy.

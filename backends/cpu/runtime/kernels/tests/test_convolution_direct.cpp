@@ -61,14 +61,44 @@ const std::vector<ConvolutionShape>& shapes() {
   return all;
 }
 
-// Dense strides of [outer, channels, height, width], row-major or channels-last.
-ImageStrides strides_of(int64_t channels, int64_t height, int64_t width, bool channels_last) {
-  if (channels_last) return {channels * height * width, 1, width * channels, channels};
-  return {channels * height * width, height * width, width, 1};
+ConvolutionShape with_depth(ConvolutionShape s, int64_t in, int64_t kernel, int64_t stride,
+                            int64_t padding, int64_t dilation) {
+  s.in[0] = in;
+  s.kernel[0] = kernel;
+  s.stride[0] = stride;
+  s.padding[0] = padding;
+  s.dilation[0] = dilation;
+  s.out[0] = (in + 2 * padding - dilation * (kernel - 1) - 1) / stride + 1;
+  return s;
 }
 
-int64_t at(const ImageStrides& s, int64_t n, int64_t c, int64_t y, int64_t x) {
-  return n * s.outer + c * s.channel + y * s.y + x * s.x;
+// 2-d and 3-d.
+std::vector<ConvolutionShape> shapes_and_volumes() {
+  std::vector<ConvolutionShape> all = shapes();
+  const auto flat = [](size_t i) { return shapes()[i]; };
+  all.push_back(with_depth(flat(0), 5, 3, 2, 1, 1));
+  all.push_back(with_depth(flat(4), 4, 2, 1, 0, 3));
+  all.push_back(with_depth(flat(5), 6, 3, 1, 1, 2));   // groups
+  all.push_back(with_depth(flat(6), 3, 3, 1, 1, 1));   // small images
+  all.push_back(with_depth(flat(7), 7, 4, 3, 5, 1));   // some planes depend on the padding alone
+  all.push_back(with_depth(flat(11), 2, 1, 1, 0, 1));  // rows that are split
+  all.push_back(with_depth(flat(16), 3, 3, 1, 1, 1));  // depthwise
+  all.push_back(with_depth(flat(18), 2, 2, 1, 1, 1));  // multiplied channels
+  all.push_back(with_depth(flat(19), 4, 3, 1, 2, 2));  // channels shared out
+  all.push_back(with_depth(flat(14), 3, 1, 1, 3, 1));  // one output in a plane
+  return all;
+}
+
+// Dense strides of [outer, channels, depth, height, width], row-major or channels-last.
+ImageStrides strides_of(int64_t channels, std::array<int64_t, 3> size, bool channels_last) {
+  const auto [depth, height, width] = size;
+  const int64_t plane = height * width, all = channels * depth * plane;
+  if (channels_last) return {all, 1, width * channels, channels, plane * channels};
+  return {all, depth * plane, width, 1, plane};
+}
+
+int64_t at(const ImageStrides& s, int64_t n, int64_t c, int64_t y, int64_t x, int64_t z = 0) {
+  return n * s.outer + c * s.channel + z * s.z + y * s.y + x * s.x;
 }
 
 std::vector<float> numbers(int64_t count) {
@@ -80,18 +110,20 @@ std::vector<float> numbers(int64_t count) {
 }
 
 double expected(const ConvolutionShape& s, const ConvolutionTensors& t, int64_t n, int64_t o,
-                int64_t y, int64_t x) {
+                int64_t y, int64_t x, int64_t z = 0) {
   const int64_t in_group = s.in_channels / s.groups, g = o / (s.out_channels / s.groups);
   double sum = t.bias ? t.bias[o] : 0;
+  const int64_t area = s.kernel[1] * s.kernel[2];
   for (int64_t c = 0; c < in_group; ++c) {
-    for (int64_t ky = 0; ky < s.kernel[1]; ++ky) {
-      for (int64_t kx = 0; kx < s.kernel[2]; ++kx) {
-        const int64_t in_y = y * s.stride[1] + ky * s.dilation[1] - s.padding[1];
-        const int64_t in_x = x * s.stride[2] + kx * s.dilation[2] - s.padding[2];
-        if (in_y < 0 || in_y >= s.in[1] || in_x < 0 || in_x >= s.in[2]) continue;
-        sum += double{t.in[at(t.in_strides, n, g * in_group + c, in_y, in_x)]} *
-               t.weight[at(t.weight_strides, o, c, ky, kx)];
-      }
+    for (int64_t k = 0; k < s.kernel_area(); ++k) {
+      const int64_t kz = k / area, ky = k % area / s.kernel[2], kx = k % s.kernel[2];
+      const int64_t in_z = z * s.stride[0] + kz * s.dilation[0] - s.padding[0];
+      const int64_t in_y = y * s.stride[1] + ky * s.dilation[1] - s.padding[1];
+      const int64_t in_x = x * s.stride[2] + kx * s.dilation[2] - s.padding[2];
+      if (in_z < 0 || in_z >= s.in[0] || in_y < 0 || in_y >= s.in[1]) continue;
+      if (in_x < 0 || in_x >= s.in[2]) continue;
+      sum += double{t.in[at(t.in_strides, n, g * in_group + c, in_y, in_x, in_z)]} *
+             t.weight[at(t.weight_strides, o, c, ky, kx, kz)];
     }
   }
   return sum;
@@ -111,24 +143,22 @@ void check(Way way, const TileKernels& kernels, const ConvolutionShape& s, Layou
       numbers(s.out_channels * (s.in_channels / s.groups) * s.kernel_area());
   const std::vector<float> bias = numbers(s.out_channels);
   std::vector<float> out(s.batch * s.out_channels * s.out_area() + 32, kUntouched);
-  const ConvolutionTensors t{
-      in.data(),
-      strides_of(s.in_channels, s.in[1], s.in[2], layout.in),
-      weight.data(),
-      strides_of(s.in_channels / s.groups, s.kernel[1], s.kernel[2], layout.weight),
-      with_bias ? bias.data() : nullptr,
-      out.data() + 16,
-      strides_of(s.out_channels, s.out[1], s.out[2], layout.out)};
+  const ConvolutionTensors t{in.data(),
+                             strides_of(s.in_channels, s.in, layout.in),
+                             weight.data(),
+                             strides_of(s.in_channels / s.groups, s.kernel, layout.weight),
+                             with_bias ? bias.data() : nullptr,
+                             out.data() + 16,
+                             strides_of(s.out_channels, s.out, layout.out)};
   way(s, t, kernels);
   const double terms = static_cast<double>(s.in_channels / s.groups * s.kernel_area());
   for (int64_t n = 0; n < s.batch; ++n) {
     for (int64_t o = 0; o < s.out_channels; ++o) {
-      for (int64_t y = 0; y < s.out[1]; ++y) {
-        for (int64_t x = 0; x < s.out[2]; ++x) {
-          ASSERT_NEAR(t.out[at(t.out_strides, n, o, y, x)], expected(s, t, n, o, y, x),
-                      2e-6 + 2e-7 * terms)  // both grow with the partial sums
-              << "image " << n << ", channel " << o << ", " << y << ", " << x;
-        }
+      for (int64_t i = 0; i < s.out_area(); ++i) {
+        const int64_t z = i / s.out[2] / s.out[1], y = i / s.out[2] % s.out[1], x = i % s.out[2];
+        ASSERT_NEAR(t.out[at(t.out_strides, n, o, y, x, z)], expected(s, t, n, o, y, x, z),
+                    2e-6 + 2e-7 * terms)  // both grow with the partial sums
+            << "image " << n << ", channel " << o << ", " << z << ", " << y << ", " << x;
       }
     }
   }
@@ -149,13 +179,14 @@ class DirectConvolution : public testing::TestWithParam<bool> {
 };
 
 TEST_P(DirectConvolution, ByPositionsIsTheDefinition) {
+  const std::vector<ConvolutionShape> all = shapes_and_volumes();
   for (const int threads : {1, 2, 5}) {
     const ThreadLimit limit(threads);
-    for (size_t i = 0; i < shapes().size(); ++i) {
+    for (size_t i = 0; i < all.size(); ++i) {
       for (const Layout layout : {Layout{false, false, false}, Layout{true, true, true},
                                   Layout{true, false, true}, Layout{false, true, true}}) {
         SCOPED_TRACE("shape " + std::to_string(i) + ", threads " + std::to_string(threads));
-        check(convolve_by_positions, kernels(), shapes()[i], layout, i % 2 == 0);
+        check(convolve_by_positions, kernels(), all[i], layout, i % 2 == 0);
       }
     }
   }
@@ -220,12 +251,12 @@ TEST_P(DirectConvolution, PanelsAreTheDefinition) {
       const bool last = threads != 5, adds = threads != 1;
       std::vector<float> out(count);
       ConvolutionTensors t{in.data(),
-                           strides_of(s.in_channels, s.in[1], s.in[2], last),
+                           strides_of(s.in_channels, s.in, last),
                            weight.data(),
-                           strides_of(in_group, s.kernel[1], s.kernel[2], false),
+                           strides_of(in_group, s.kernel, false),
                            bias.data(),
                            out.data(),
-                           strides_of(s.out_channels, s.out[1], s.out[2], true)};
+                           strides_of(s.out_channels, s.out, true)};
       const std::vector<float> data = arranged(s, t);
       PanelTensors panels{t.in, t.in_strides, {data.data(), 16}, t.out, t.out_strides};
       if (adds) {
@@ -262,15 +293,15 @@ TEST(DirectConvolutionOfWhatIsNotFinite, StaysWhereItBelongs) {
   const ConvolutionShape s = shape_of(1, 1, {2, 8}, {7, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1});
   for (const bool last : {false, true}) {
     std::vector<float> in(2 * 49, 1.0f), weight(8 * 2 * 9, 1.0f), out(8 * 49);
-    const ImageStrides in_strides = strides_of(2, 7, 7, last);
+    const ImageStrides in_strides = strides_of(2, {1, 7, 7}, last);
     in[at(in_strides, 0, 1, 3, 6)] = INFINITY;
     const ConvolutionTensors t{in.data(),
                                in_strides,
                                weight.data(),
-                               strides_of(2, 3, 3, last),
+                               strides_of(2, {1, 3, 3}, last),
                                nullptr,
                                out.data(),
-                               strides_of(8, 7, 7, last)};
+                               strides_of(8, {1, 7, 7}, last)};
     convolve_direct(s, t);
     for (int64_t y = 0; y < 7; ++y) {
       for (int64_t x = 0; x < 7; ++x) {
@@ -288,9 +319,10 @@ TEST(IsConvolvedDirectly, LeavesWhatOthersDoBetter) {
   EXPECT_EQ(direct(1, {8, 8}, {3, 3}, false), tile_kernels() != nullptr);
   EXPECT_EQ(direct(1, {8, 8}, {1, 1}, true), tile_kernels() != nullptr);
   EXPECT_FALSE(direct(1, {8, 8}, {1, 1}, false));  // a GEMM
-  ConvolutionShape deep = shape_of(1, 1, {8, 8}, {9, 9}, {3, 3}, {1, 1}, {0, 0}, {1, 1});
-  deep.in[0] = deep.out[0] = 2;
-  EXPECT_FALSE(is_convolved_directly(deep, false));
+  const ConvolutionShape flat = shape_of(1, 1, {8, 8}, {9, 9}, {1, 1}, {1, 1}, {0, 0}, {1, 1});
+  EXPECT_EQ(is_convolved_directly(with_depth(flat, 4, 3, 1, 1, 1), false),
+            tile_kernels() != nullptr);
+  EXPECT_FALSE(is_convolved_directly(with_depth(flat, 4, 1, 1, 0, 1), false));
 }
 
 }  // namespace
