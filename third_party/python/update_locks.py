@@ -109,6 +109,12 @@ LOCK_FILES = (
         add={"model_signing": ("pyopenssl",)},
     ),
     LockFile(
+        "ray",
+        "third_party/ray/lock.json",
+        "third_party/ray/requirements.txt",
+        on=("common",),
+    ),
+    LockFile(
         "transformers",
         "third_party/transformers/lock.json",
         "third_party/transformers/requirements.txt",
