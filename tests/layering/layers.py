@@ -102,6 +102,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "python/pteron/exporter": _EXIR | {"python/pteron"},
     "python/pteron/command": _EXIR
     | {"python/pteron", "python/pteron/exporter", "runtime", "runtime/python", _CACHE},
+    "python/pteron/ray": frozenset({"python/pteron", "runtime", "runtime/python"}),
     # Third-party code and developer tools depend on no layer.
     "third_party/*": frozenset(),
     "tools/*": frozenset(),

@@ -33,6 +33,7 @@ _REQUIRES = (
     "safetensors",
     'setuptools; extra == "lowering"',
     'cryptography; extra == "sign"',
+    'ray[data,serve]; extra == "ray"',
 )
 
 
