@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import concurrent.futures
 import http.client
+import io
 import json
 import os
 import pickle
+import re
 import shutil
 import signal
 import socket
@@ -78,8 +80,10 @@ def cluster() -> Iterator[None]:
         import ray
         from ray.cluster_utils import Cluster
 
-        node = {"num_cpus": 2, "object_store_memory": 100 << 20, "include_dashboard": False}
-        nodes = Cluster(initialize_head=True, head_node_args=node)
+        node: dict[str, Any] = {"num_cpus": 2, "object_store_memory": 100 << 20}
+        node["include_dashboard"] = False
+        often = {"metrics_report_interval_ms": 500}
+        nodes = Cluster(initialize_head=True, head_node_args={**node, "_system_config": often})
         try:
             nodes.add_node(**node)
             ray.init(address=nodes.address, log_to_driver=False)
@@ -91,20 +95,47 @@ def cluster() -> Iterator[None]:
             shutil.rmtree(folder)
 
 
+class Refused(nn.Module):
+    """Two methods: one with state, one without a batch dimension."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("total", torch.zeros(2))
+
+    def count(self, x: torch.Tensor) -> torch.Tensor:
+        self.total.add_(x.sum())  # type: ignore[operator]
+        return x + self.total
+
+    def sum(self, x: torch.Tensor) -> torch.Tensor:
+        return x.sum()
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Programs `first` and `second` of a static batch, `dynamic`, `tokens` of two dynamic ones."""
+    """Programs: `first` and `second` of a static batch, `several` with the other methods."""
     folder = tmp_path_factory.mktemp("programs of a test")
     image = torch.randn(_BATCH, 3, 8, 8)
     for name, seed in (("first", 0), ("second", 1)):
         pteron.export(Net(seed).eval(), (image,), folder / f"{name}.pte")
-    batch = torch.export.Dim("batch", min=1, max=8)
-    shapes: Any = ({0: batch},)
-    pteron.export(Net(0).eval(), (image,), folder / "dynamic.pte", dynamic_shapes=shapes)
-    shapes = ({0: batch, 1: torch.export.Dim("time", min=1, max=6)}, {0: batch})
-    inputs = (torch.zeros(2, 3, dtype=torch.int64), torch.ones(2))
-    pteron.export(Tokens().eval(), inputs, folder / "tokens.pte", dynamic_shapes=shapes)
+    batch, time = (torch.export.Dim(name, min=1, max=n) for name, n in (("batch", 8), ("time", 6)))
+    ids = torch.zeros(2, 3, dtype=torch.int64)
+    refused, x = Refused(), torch.ones(2, 2)
+    methods: Any = {
+        "dynamic": (Net(0).eval().forward, (image,), ({0: batch},)),
+        "tokens": (Tokens().forward, (ids, torch.ones(2)), ({0: batch, 1: time}, {0: batch})),
+        "count": (refused.count, (x,)),
+        "sum": (refused.sum, (x,)),
+    }
+    pteron.export(methods, path=folder / "several.pte")
     return folder
+
+
+def _predictor(folder: Path, name: str, **options: Any) -> pteron.ray.Predictor:
+    """Of a file, or of a method of `several`."""
+    path = folder / f"{name}.pte"
+    if path.exists():
+        return pteron.ray.Predictor(path, **options)
+    return pteron.ray.Predictor(folder / "several.pte", method=name, **options)
 
 
 def _images(n: int) -> Any:
@@ -119,7 +150,7 @@ def _expected(seed: int, images: Any) -> Any:
 @pytest.mark.parametrize("name", ["first", "dynamic"])
 def test_rows_have_the_same_bits_alone(folder: Path, name: str) -> None:
     """Also the last ones, of a part that is padded."""
-    predictor = pickle.loads(pickle.dumps(pteron.ray.Predictor(folder / f"{name}.pte")))
+    predictor = pickle.loads(pickle.dumps(_predictor(folder, name)))
     images = _images(11)
     batch = predictor({"image": images, "id": np.arange(11)})
     assert list(batch) == ["image", "id", "logits", "error"]
@@ -137,7 +168,7 @@ def test_a_row_that_fails_is_set_aside(folder: Path, name: str) -> None:
     rows = np.empty(11, object)
     rows[:] = list(images)
     rows[3], rows[7], rows[8] = images[3, :, :5], None, "text"
-    predictor = pteron.ray.Predictor(folder / f"{name}.pte", keep=())
+    predictor = _predictor(folder, name, keep=())
     batch, whole = predictor({"image": rows}), predictor({"image": images})
     assert list(batch) == ["logits", "error"]
     assert np.flatnonzero(batch["error"] != None).tolist() == [3, 7, 8]  # noqa: E711
@@ -150,12 +181,12 @@ def test_a_row_that_fails_is_set_aside(folder: Path, name: str) -> None:
     assert np.isnan(batch["logits"][5]).all()
     assert not batch["logits"][[3, 7, 8]].any()
     with pytest.raises(pteron.InvalidArgumentError, match="found NoneType"):
-        pteron.ray.Predictor(folder / f"{name}.pte", error_column=None)({"image": rows[7:8]})
+        _predictor(folder, name, error_column=None)({"image": rows[7:8]})
 
 
 def test_rows_of_several_sizes(folder: Path) -> None:
     """Of a program with a second dynamic dimension; one index is outside the table."""
-    predictor = pteron.ray.Predictor(folder / "tokens.pte", inputs={"ids": "tokens"})
+    predictor = _predictor(folder, "tokens", inputs={"ids": "tokens"})
     rows = np.empty(5, object)
     rows[:] = [np.array(row) for row in ([1, 2], [3], [4, 99], [5, 6], [7] * 7)]
     batch = predictor({"tokens": rows, "scale": np.arange(5)})
@@ -167,7 +198,7 @@ def test_rows_of_several_sizes(folder: Path) -> None:
 
 
 def test_values_that_a_dtype_cannot_hold(folder: Path) -> None:
-    predictor = pteron.ray.Predictor(folder / "tokens.pte")
+    predictor = _predictor(folder, "tokens")
     ids = np.array([[1], [2**63]], np.uint64)
     errors = predictor({"ids": ids, "scale": np.ones(2)})["error"]
     assert errors.tolist() == [
@@ -193,24 +224,12 @@ def test_a_file_that_was_replaced_is_loaded_again(folder: Path, tmp_path: Path) 
         np.testing.assert_allclose(logits, _expected(seed, images), atol=1e-5, rtol=1e-5)
 
 
-def test_programs_without_batch_or_with_state(tmp_path: Path) -> None:
-    class Counter(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.register_buffer("total", torch.zeros(2))
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            self.total.add_(x.sum())  # type: ignore[operator]
-            return x + self.total
-
-    class Sum(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return x.sum()
-
-    for model, message in ((Counter(), r"has state \(total\)"), (Sum(), "no batch dimension")):
-        pteron.export(model, (torch.ones(2, 2),), tmp_path / "model.pte")
-        with pytest.raises(pteron.NotSupportedError, match=message):
-            pteron.ray.Predictor(tmp_path / "model.pte")({"x": np.ones((2, 2), np.float32)})
+@pytest.mark.parametrize(
+    ("name", "message"), [("count", r"has state \(total\)"), ("sum", "no batch dimension")]
+)
+def test_programs_without_batch_or_with_state(folder: Path, name: str, message: str) -> None:
+    with pytest.raises(pteron.NotSupportedError, match=message):
+        _predictor(folder, name)({"x": np.ones((2, 2), np.float32)})
 
 
 def _dataset(n: int) -> Any:
@@ -306,12 +325,17 @@ def port(cluster: None) -> Iterator[int]:
     serve.shutdown()
 
 
-def _post(connection: http.client.HTTPConnection, body: Any, kind: str = "") -> tuple[int, bytes]:
-    headers = {"content-type": kind or "application/json"}
+def _post(port: int, body: Any, kind: str = "application/json") -> tuple[int, bytes]:
+    """Status and body of the answer."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     data = body if isinstance(body, bytes) else json.dumps(body)
-    connection.request("POST", "/", data, headers)
+    connection.request("POST", "/", data, {"content-type": kind})
     answer = connection.getresponse()
     return answer.status, answer.read()
+
+
+def _image(image: Any) -> dict[str, Any]:
+    return {"inputs": {"image": [image.tolist()]}}
 
 
 def test_requests_while_the_program_is_replaced(port: int, folder: Path) -> None:
@@ -325,10 +349,8 @@ def test_requests_while_the_program_is_replaced(port: int, folder: Path) -> None
 
     def client(number: int) -> list[int]:
         versions = []
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         for i in range(number, 100_000, 4):
-            image = images[i % 64 : i % 64 + 1]
-            status, body = _post(connection, {"inputs": {"image": image.tolist()}})
+            status, body = _post(port, _image(images[i % 64]))
             assert status == 200, body
             logits = np.array(json.loads(body)["outputs"]["logits"])
             fits = [np.allclose(logits[0], e[i % 64], atol=1e-4, rtol=1e-4) for e in expected]
@@ -351,3 +373,70 @@ def test_requests_while_the_program_is_replaced(port: int, folder: Path) -> None
     for found in versions:
         assert found[0] == 0
         assert found[-1] == 1
+
+
+def test_what_a_request_may_be(port: int, folder: Path) -> None:
+    """Five at a time: each has its own answer, and those that fail say why."""
+    from ray import serve
+
+    handle = serve.run(pteron.ray.deployment(folder / "first.pte", batch_wait_s=0.1))
+    images, expected = _images(10), _expected(0, _images(10))
+    file = io.BytesIO()
+    np.save(file, images)
+    with concurrent.futures.ThreadPoolExecutor(5) as pool:
+        rows = pool.submit(_post, port, {"inputs": {"image": images[1:3].tolist()}})
+        array = pool.submit(_post, port, file.getvalue(), "application/x-npy")
+        shape = pool.submit(_post, port, {"inputs": {"image": images[:1, :, :5].tolist()}})
+        name = pool.submit(_post, port, {"inputs": {"picture": [1]}})
+        broken = pool.submit(_post, port, b"{")
+    assert [answer.result()[0] for answer in (rows, array, shape, name, broken)] == [
+        200,
+        200,
+        400,
+        400,
+        400,
+    ]
+    logits = json.loads(rows.result()[1])["outputs"]["logits"]
+    np.testing.assert_allclose(logits, expected[1:3], atol=1e-5, rtol=1e-5)
+    logits = np.load(io.BytesIO(array.result()[1]))["logits"]
+    np.testing.assert_allclose(logits, expected, atol=1e-5, rtol=1e-5)
+    assert "row 0: " in json.loads(shape.result()[1])["error"]
+    assert "found inputs picture[1]; expected image" in json.loads(name.result()[1])["error"]
+    logits = handle.predict.remote(image=images[:1]).result()["logits"]
+    np.testing.assert_allclose(logits, expected[:1], atol=1e-5, rtol=1e-5)
+    with pytest.raises(pteron.InvalidArgumentError, match="expected image"):
+        handle.predict.remote(image=images[:0]).result()
+
+
+def test_a_full_queue_and_the_metrics(port: int, folder: Path) -> None:
+    import ray
+    from ray import serve
+
+    slow = pteron.ray.deployment(
+        folder / "first.pte", batch_wait_s=1, max_ongoing_requests=4, max_queued_requests=1
+    )
+    serve.run(slow)
+    with concurrent.futures.ThreadPoolExecutor(12) as pool:
+        answers = list(pool.map(lambda i: _post(port, _image(i)), _images(12)))
+    assert {status for status, _ in answers} == {200, 503}
+    wanted = {"ray_serve_actual_batch_size", "ray_serve_http_request_latency_ms"}
+    until, text = time.monotonic() + 30, ""
+    while not all(f"{name}_count" in text for name in wanted) and time.monotonic() < until:
+        time.sleep(0.5)
+        for node in ray.nodes():
+            connection = http.client.HTTPConnection(
+                node["NodeManagerAddress"], node["MetricsExportPort"], timeout=10
+            )
+            connection.request("GET", "/metrics")
+            text += connection.getresponse().read().decode()
+    assert all(f"{name}_count" in text for name in wanted)
+
+
+def test_the_page(port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = Path(os.environ.get("PAGE", Path(__file__).parents[4] / "docs/ray.md")).absolute()
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 6
+    names: dict[str, Any] = {"__name__": "page"}
+    for block in blocks:
+        exec(block.replace(":8000/", f":{port}/"), names)
