@@ -99,7 +99,9 @@ class Predictor:
             arrays = BlockAccessor.for_block(batch).to_numpy(list(columns.values()))
         results, errors = rows.run({name: arrays[column] for name, column in columns.items()})
         if self._error_column is not None:
-            results[self._error_column] = np.array([e and _text(e) for e in errors], object)
+            results[self._error_column] = np.array(
+                [e and f"{type(e).__name__}: {e}" for e in errors], object
+            )
         elif first := next(filter(None, errors), None):
             raise first
         kept = [
@@ -142,10 +144,9 @@ class Rows:
         self._inputs = [meta.input_meta(i) for i in range(meta.num_inputs())]
         outputs = [meta.output_meta(i) for i in range(meta.num_outputs())]
         tensors = [value for value in self._inputs if isinstance(value, TensorInfo)]
-        sizes = {(value.sizes() or (None,))[0] for value in [*tensors, *outputs]
-                 if isinstance(value, TensorInfo)}  # fmt: skip
-        scalars = [value for value in outputs if isinstance(value, ScalarMeta)]
-        if len(sizes) != 1 or None in sizes or scalars or not tensors:
+        self._outputs = [value for value in outputs if isinstance(value, TensorInfo)]
+        sizes = {value.sizes()[0] if value.sizes() else 0 for value in [*tensors, *self._outputs]}
+        if len(sizes) != 1 or 0 in sizes or not tensors or len(self._outputs) < len(outputs):
             raise NotSupportedError(
                 f"{what} has no batch dimension: expected tensors with the same dimension 0 as"
                 f" inputs and outputs, found {meta!r}. Export it with a batch"
@@ -155,7 +156,7 @@ class Rows:
                 f"{what} has state ({meta.attribute_tensor_meta(0).name()}), so that a row's"
                 " results depend on the rows before it"
             )
-        unknown = {v.dtype().name for v in [*tensors, *outputs]} - NUMPY_NAMES.keys()
+        unknown = {v.dtype().name for v in [*tensors, *self._outputs]} - NUMPY_NAMES.keys()
         if unknown:
             raise NotSupportedError(
                 f"{what} has inputs or outputs of {', '.join(unknown)}, which NumPy lacks; export"
@@ -163,8 +164,9 @@ class Rows:
             )
         (self.batch_size,) = sizes
         self.input_names = [value.name() for value in tensors]
+        if len(set(self.input_names)) < len(tensors):
+            raise NotSupportedError(f"{what} has several inputs without a name")
         self.output_names = meta.output_names()
-        self._outputs = outputs
         self._is_static = all(value.is_static() for value in tensors)
         devices = {"cuda:0": device if ":" in device else f"{device}:0"} if device else None
         self._method = program.load_method(method, devices=devices)
@@ -217,17 +219,15 @@ class Rows:
             raise
 
     def _call(self, rows: Mapping[str, Any], n: int, padding: int) -> list[Any]:
+        if padding:
+            rows = {
+                name: np.pad(x, [(0, padding)] + [(0, 0)] * (x.ndim - 1), "edge")
+                for name, x in rows.items()
+            }
         inputs = [
             value.value if isinstance(value, ScalarMeta) else rows[value.name()]
             for value in self._inputs
         ]
-        if padding:
-            inputs = [
-                np.concatenate([x, np.repeat(x[-1:], padding, axis=0)])
-                if isinstance(x, np.ndarray)
-                else x
-                for x in inputs
-            ]
         results = [np.asarray(result) for result in self._method.execute(inputs)]
         for name, result in zip(self.output_names, results, strict=True):
             if result.shape[:1] != (n + padding,):
@@ -268,21 +268,16 @@ def _column(done: list[tuple[range, Any]], n: int, about: TensorInfo) -> Any:
     shapes = {result.shape[1:] for _, result in done}
     if not shapes:
         shapes = {about.sizes()[1:]}
-    column: Any
+    column: Any = np.empty(n, object)
     if len(shapes) == 1:
         column = np.zeros((n, *shapes.pop()), dtype)
     else:
-        column = np.empty(n, object)
         for i in range(n):
             column[i] = np.zeros((0,) * (len(about.sizes()) - 1), dtype)
     for part, result in done:
         for i, row in zip(part, result, strict=True):
             column[i] = row
     return column
-
-
-def _text(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
 
 
 @functools.lru_cache(maxsize=8)

@@ -52,11 +52,10 @@ def deployment(
         max_queued_requests. By default max_ongoing_requests is two batches.
     """
     predictor = Predictor(path, method=method, device=device, load_options=load_options)
-    if max_batch_size is None:
-        max_batch_size = predictor.rows().batch_size
-    options = {"name": "pteron", "max_ongoing_requests": max(5, 2 * max_batch_size), **options}
+    most = max_batch_size or predictor.rows().batch_size
+    options = {"name": "pteron", "max_ongoing_requests": max(5, 2 * most), **options}
     made = serve.deployment(**options)(Replica)
-    return made.bind(predictor, max_batch_size, batch_wait_s)
+    return made.bind(predictor, most, batch_wait_s)
 
 
 class Replica:

@@ -31,7 +31,7 @@ import pteron.ray
 
 # What Ray's processes inherit: they find what this one finds, and call nobody.
 _ENVIRONMENT = {
-    "PYTHONPATH": os.pathsep.join(sys.path),
+    "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)),
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
@@ -98,12 +98,14 @@ def cluster() -> Iterator[None]:
 class Refused(nn.Module):
     """Two methods: one with state, one without a batch dimension."""
 
+    total: torch.Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("total", torch.zeros(2))
 
     def count(self, x: torch.Tensor) -> torch.Tensor:
-        self.total.add_(x.sum())  # type: ignore[operator]
+        self.total.add_(x.sum())
         return x + self.total
 
     def sum(self, x: torch.Tensor) -> torch.Tensor:
@@ -325,11 +327,15 @@ def port(cluster: None) -> Iterator[int]:
     serve.shutdown()
 
 
-def _post(port: int, body: Any, kind: str = "application/json") -> tuple[int, bytes]:
+def _post(
+    port: int, body: Any, kind: str = "application/json", seconds: float = 60
+) -> tuple[int, bytes]:
     """Status and body of the answer."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     data = body if isinstance(body, bytes) else json.dumps(body)
-    connection.request("POST", "/", data, {"content-type": kind})
+    connection.request(
+        "POST", "/", data, {"content-type": kind, "x-request-timeout-seconds": str(seconds)}
+    )
     answer = connection.getresponse()
     return answer.status, answer.read()
 
@@ -408,7 +414,7 @@ def test_what_a_request_may_be(port: int, folder: Path) -> None:
         handle.predict.remote(image=images[:0]).result()
 
 
-def test_a_full_queue_and_the_metrics(port: int, folder: Path) -> None:
+def test_a_full_queue_a_deadline_and_the_metrics(port: int, folder: Path) -> None:
     import ray
     from ray import serve
 
@@ -419,6 +425,7 @@ def test_a_full_queue_and_the_metrics(port: int, folder: Path) -> None:
     with concurrent.futures.ThreadPoolExecutor(12) as pool:
         answers = list(pool.map(lambda i: _post(port, _image(i)), _images(12)))
     assert {status for status, _ in answers} == {200, 503}
+    assert _post(port, _image(_images(1)[0]), seconds=0.2)[0] == 408
     wanted = {"ray_serve_actual_batch_size", "ray_serve_http_request_latency_ms"}
     until, text = time.monotonic() + 30, ""
     while not all(f"{name}_count" in text for name in wanted) and time.monotonic() < until:
