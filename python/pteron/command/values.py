@@ -15,6 +15,7 @@ from absl import flags
 from pteron.command.program_file import Known
 from pteron.command.usage import UsageError, nearest
 from pteron.runtime import MethodMeta, ScalarMeta, TensorInfo
+from pteron.runtime.python.scalar_type import NUMPY_NAMES
 
 _SCALARS: dict[str, Callable[[str], Any]] = {
     "Int": int,
@@ -24,19 +25,6 @@ _SCALARS: dict[str, Callable[[str], Any]] = {
 _IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
 _IMAGE = re.compile(rf"(.*?(?:{'|'.join(map(re.escape, _IMAGES))}))(?::(.*))?", re.I | re.S)
 _ORDERS = ("RGB", "BGR")
-_DTYPES = {
-    "Byte": "uint8",
-    "Char": "int8",
-    "Short": "int16",
-    "Int": "int32",
-    "Long": "int64",
-    "Half": "float16",
-    "Float": "float32",
-    "Double": "float64",
-    "ComplexFloat": "complex64",
-    "ComplexDouble": "complex128",
-    "Bool": "bool",
-}
 
 
 def define_flags(values: flags.FlagValues) -> None:
@@ -167,14 +155,14 @@ class _Source:
         # Without a range 0 and 1: any indexed dimension has at least two.
         least, greatest = self._known.ranges.get(name, (0, 1))
         if dtype in ("Char", "Short", "Int"):  # values of which the model converts
-            greatest = min(greatest, int(np.iinfo(_DTYPES[dtype]).max))
+            greatest = min(greatest, int(np.iinfo(NUMPY_NAMES[dtype]).max))
         return self._generator.integers(least, greatest, sizes, endpoint=True)
 
 
 def _cast(array: Any, about: TensorInfo) -> Any:
     name = about.dtype().name
-    if name in _DTYPES:
-        return np.asarray(array).astype(_DTYPES[name])
+    if name in NUMPY_NAMES:
+        return np.asarray(array).astype(NUMPY_NAMES[name])
     import torch  # NumPy lacks the dtype
 
     return torch.from_numpy(np.array(array, np.float32)).to(getattr(torch, name.lower()))

@@ -200,7 +200,7 @@ class LanguageModel(nn.Module):
         columns = torch.where(counts, tokens, self.seen.shape[1] - 1)
         self.seen.scatter_(1, columns, True)
         self._cache.slots = torch.where(counts, positions, self._length)
-        positions = positions.clamp(max=self._length - 1)
+        positions = torch.where(counts, positions, 0)  # scaled embeddings depend on the largest
         self._cache.positions = positions[:, None, :, None]
         model = self.model if logits else self.model.base_model
         arguments = {"logits_to_keep": 1} if logits else {}

@@ -1,7 +1,10 @@
 """A small model, trained here, writes its text: from Python and from the command line."""
 
 import json
+import os
+import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -204,6 +207,24 @@ def test_the_command_line(path: Path, capfd: pytest.CaptureFixture[str]) -> None
     assert "an empty string" in capfd.readouterr().err
     assert main(["pteron", "generate", str(path), "Once", "--top-p=7", "--nojson"]) == 2
     assert "top_p is 7.0; expected" in capfd.readouterr().err
+
+
+@pytest.mark.skipif("RUNNER" not in os.environ, reason="needs the C++ program of the build")
+def test_the_runner_in_cpp_generates_the_same(path: Path, generator: Any) -> None:
+    def run(*arguments: object) -> subprocess.CompletedProcess[bytes]:
+        command = [os.path.abspath(os.environ["RUNNER"]), str(path), *map(str, arguments)]
+        return subprocess.run(command, capture_output=True, check=False)
+
+    for ids in (generator.ids("O"), generator.ids(TEXT[:60])):
+        for temperature, seed in ((0, 0), (3.0, 5)):
+            steps = generator.tokens([ids], temperature=temperature, seed=seed, max_new_tokens=40)
+            done = run(temperature, seed, *ids)
+            assert done.returncode == 0, done.stderr
+            assert list(map(int, done.stdout.split())) == [token for (token,) in steps]
+    assert run(-1, 0, 5).stderr == b"temperature is -1; expected 0 or more\n"
+    assert b"has 256 tokens; expected less than 256" in run(0, 0, *[5] * 256).stderr
+    assert b"the id 300; expected 0 to 257" in run(0, 0, 300).stderr
+    assert run("O").stdout == re.sub(rb"[^!-~]", b"?", TEXT.encode()[:31])
 
 
 def test_what_is_no_language_model(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
