@@ -38,8 +38,12 @@ def test_no_file_has_changed() -> None:
 def test_a_program_loads_and_is_described(path: Path) -> None:
     program = _load(path)
     assert "forward" in program.method_names
+    (backend,) = program.metadata("forward").backends()
     text = program.describe()
-    assert "torch     2." in text
+    assert backend in text
+    # A backend that is not here does not describe its delegates.
+    here = backend in Runtime.get().backend_registry.registered_backend_names
+    assert here == ("torch     2." in text)
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="their code is of x86-64")
