@@ -101,12 +101,19 @@ LOCK_FILES = (
         on=("common", "onnxruntime"),
         add={"iree_base_compiler": ("onnx",)},
     ),
+    LockFile("atheris", "third_party/atheris/lock.json", "third_party/atheris/requirements.txt"),
     LockFile(
         "model_signing",
         "third_party/model_signing/lock.json",
         "third_party/model_signing/requirements.txt",
         on=("common",),
         add={"model_signing": ("pyopenssl",)},
+    ),
+    LockFile(
+        "ray",
+        "third_party/ray/lock.json",
+        "third_party/ray/requirements.txt",
+        on=("common",),
     ),
     LockFile(
         "transformers",
@@ -205,13 +212,14 @@ def make_lock(file: LockFile, base: Lock, old: Lock, keep: bool) -> Lock:
 
 
 def imports(items: Mapping[str, Any], base: Lock) -> dict[str, set[str]]:
-    """For each package of pip's report, those that it requires, also by the extras asked of it.
+    """For each package of pip's report, those that it requires, also by the extras asked of it,
+    by others or by the requirements.
 
     Args:
         items: pip's report by name.
         base: further packages that may be required.
     """
-    extras: dict[str, set[str]] = {name: set() for name in items}
+    extras = {name: set(item.get("requested_extras", ())) for name, item in items.items()}
     found: dict[str, set[str]] = {name: set() for name in items}
     known = items.keys() | base.keys()
     while True:

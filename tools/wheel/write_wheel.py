@@ -35,6 +35,7 @@ _REQUIRES = (
     'cryptography; extra == "sign"',
     'jinja2; extra == "text"',
     'tokenizers; extra == "text"',
+    'ray[data,serve]; extra == "ray"',
 )
 
 

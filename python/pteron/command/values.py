@@ -15,6 +15,7 @@ from absl import flags
 from pteron.command.program_file import Known
 from pteron.command.usage import UsageError, nearest
 from pteron.runtime import MethodMeta, ScalarMeta, TensorInfo
+from pteron.runtime.python.scalar_type import NUMPY_NAMES
 
 _SCALARS: dict[str, Callable[[str], Any]] = {
     "Int": int,
@@ -24,19 +25,6 @@ _SCALARS: dict[str, Callable[[str], Any]] = {
 _IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
 _IMAGE = re.compile(rf"(.*?(?:{'|'.join(map(re.escape, _IMAGES))}))(?::(.*))?", re.I | re.S)
 _ORDERS = ("RGB", "BGR")
-_DTYPES = {
-    "Byte": "uint8",
-    "Char": "int8",
-    "Short": "int16",
-    "Int": "int32",
-    "Long": "int64",
-    "Half": "float16",
-    "Float": "float32",
-    "Double": "float64",
-    "ComplexFloat": "complex64",
-    "ComplexDouble": "complex128",
-    "Bool": "bool",
-}
 
 
 def define_flags(values: flags.FlagValues) -> None:
@@ -167,14 +155,14 @@ class _Source:
         # Without a range 0 and 1: any indexed dimension has at least two.
         least, greatest = self._known.ranges.get(name, (0, 1))
         if dtype in ("Char", "Short", "Int"):  # values of which the model converts
-            greatest = min(greatest, int(np.iinfo(_DTYPES[dtype]).max))
+            greatest = min(greatest, int(np.iinfo(NUMPY_NAMES[dtype]).max))
         return self._generator.integers(least, greatest, sizes, endpoint=True)
 
 
 def _cast(array: Any, about: TensorInfo) -> Any:
     name = about.dtype().name
-    if name in _DTYPES:
-        return np.asarray(array).astype(_DTYPES[name])
+    if name in NUMPY_NAMES:
+        return np.asarray(array).astype(NUMPY_NAMES[name])
     import torch  # NumPy lacks the dtype
 
     return torch.from_numpy(np.array(array, np.float32)).to(getattr(torch, name.lower()))
@@ -221,7 +209,12 @@ def _image(path: Path, options: str, about: TensorInfo, known: Mapping[str, Any]
     if problems:
         raise UsageError("\n".join(problems))
     height, width = found["size"]
-    image = Image.open(path).convert("L" if channels == 1 else "RGB").resize((width, height))
+    try:
+        image = Image.open(path).convert("L" if channels == 1 else "RGB").resize((width, height))
+    except OSError:
+        raise
+    except Exception as error:  # of many kinds, as for a bomb
+        raise UsageError(f"{str(path)!r} holds no image that can be read ({error})") from error
     pixels = np.asarray(image, np.float32).reshape(height, width, channels)
     if channels == 3 and found.get("channel_order") == "BGR":
         pixels = pixels[..., ::-1]
@@ -269,12 +262,7 @@ def _read(path: Path) -> Any:
     if not path.is_file() and path.suffix in (".npy", ".npz", ".safetensors"):
         raise UsageError(f"there is no file {str(path)!r}")
     if path.suffix == ".npy":
-        try:
-            return np.load(path, allow_pickle=False)
-        except ValueError as error:
-            raise UsageError(
-                f"{str(path)!r} holds no array of numbers; expected what np.save writes"
-            ) from error
+        return _load(path, "no array of numbers; expected what np.save writes")
     if path.suffix in (".npz", ".safetensors"):
         found = _read_all(path)
         if len(found) == 1:
@@ -295,12 +283,24 @@ def _read_all(path: Path) -> Mapping[str, Any]:
         )
     if not path.is_file():
         raise UsageError(f"there is no file {str(path)!r}")
-    if path.suffix == ".npz":
-        with np.load(path, allow_pickle=False) as archive:
-            return dict(archive)
+    return _load(path, "no arrays of numbers; expected what np.savez or save_file writes")
+
+
+def _load(path: Path, problem: str) -> Any:
     from safetensors.numpy import load_file
 
-    return load_file(path)
+    try:
+        if path.suffix == ".safetensors":
+            return load_file(path)
+        if path.suffix == ".npz":
+            with np.load(path, allow_pickle=False) as archive:
+                return dict(archive)
+        with path.open("rb") as opened:
+            return np.lib.format.read_array(opened, allow_pickle=False)
+    except OSError:
+        raise
+    except Exception as error:  # of many kinds: zipfile's, zlib's, tokenize's, ...
+        raise UsageError(f"{str(path)!r} holds {problem} ({error})") from error
 
 
 def save(path: Path, outputs: Mapping[str, Any]) -> None:

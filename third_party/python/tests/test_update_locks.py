@@ -37,6 +37,14 @@ def test_an_extra_that_is_not_asked_for_does_not_count() -> None:
     assert update_locks.imports(items, {})["kit"] == set()
 
 
+def test_an_extra_that_the_requirements_ask_for_counts() -> None:
+    items = {
+        "kit": {**_item("kit", 'engine; extra == "fast"'), "requested_extras": ["fast"]},
+        "engine": _item("engine"),
+    }
+    assert update_locks.imports(items, {})["kit"] == {"engine"}
+
+
 def test_imports_of_a_lock_below_count() -> None:
     below: dict[str, Any] = {"numpy": {}}
     assert update_locks.imports({"app": _item("app", "NumPy>=2")}, below) == {"app": {"numpy"}}

@@ -1,0 +1,26 @@
+"""Programs in Ray: over the rows of a dataset, and behind HTTP.
+
+    import pteron.ray
+    import ray
+    from ray import serve
+
+    dataset.map_batches(pteron.ray.Predictor, fn_constructor_args=("model.pte",), concurrency=2)
+    serve.run(pteron.ray.deployment("model.pte"))
+
+Needs `pip install 'pteron[ray]'`. docs/ray.md describes both.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pteron.ray.predictor import Predictor as Predictor
+
+__all__ = ["Predictor", "deployment"]
+
+
+def deployment(*args: Any, **options: Any) -> Any:
+    """`pteron.ray.serving.deployment`, which imports Ray Serve."""
+    from pteron.ray import serving
+
+    return serving.deployment(*args, **options)
