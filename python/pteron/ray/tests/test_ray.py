@@ -346,6 +346,17 @@ def _post(
     return answer.status, answer.read()
 
 
+def _serve(port: int, application: Any) -> Any:
+    """The handle of the application, when the proxy has heard of it, too."""
+    from ray import serve
+
+    handle = serve.run(application)
+    until = time.monotonic() + 30
+    while _post(port, {})[0] == 404 and time.monotonic() < until:
+        time.sleep(0.05)
+    return handle
+
+
 def _image(image: Any) -> dict[str, Any]:
     return {"inputs": {"image": [image.tolist()]}}
 
@@ -354,7 +365,7 @@ def test_requests_while_the_program_is_replaced(port: int, folder: Path) -> None
     """From four clients: each is answered by one of the programs, at the end by the second."""
     from ray import serve
 
-    serve.run(pteron.ray.deployment(folder / "first.pte", batch_wait_s=0.005))
+    _serve(port, pteron.ray.deployment(folder / "first.pte", batch_wait_s=0.005))
     images = _images(64)
     expected = [_expected(seed, images) for seed in range(2)]
     stop = threading.Event()
@@ -363,7 +374,7 @@ def test_requests_while_the_program_is_replaced(port: int, folder: Path) -> None
         versions = []
         for i in range(number, 100_000, 4):
             status, body = _post(port, _image(images[i % 64]))
-            assert status == 200, body
+            assert status == 200, (body, versions)
             logits = np.array(json.loads(body)["outputs"]["logits"])
             fits = [np.allclose(logits[0], e[i % 64], atol=1e-4, rtol=1e-4) for e in expected]
             assert sum(fits) == 1
@@ -389,9 +400,7 @@ def test_requests_while_the_program_is_replaced(port: int, folder: Path) -> None
 
 def test_what_a_request_may_be(port: int, folder: Path) -> None:
     """Five at a time: each has its own answer, and those that fail say why."""
-    from ray import serve
-
-    handle = serve.run(pteron.ray.deployment(folder / "first.pte", batch_wait_s=0.1))
+    handle = _serve(port, pteron.ray.deployment(folder / "first.pte", batch_wait_s=0.1))
     images, expected = _images(10), _expected(0, _images(10))
     file = io.BytesIO()
     np.save(file, images)
@@ -422,12 +431,11 @@ def test_what_a_request_may_be(port: int, folder: Path) -> None:
 
 def test_a_full_queue_a_deadline_and_the_metrics(port: int, folder: Path) -> None:
     import ray
-    from ray import serve
 
     slow = pteron.ray.deployment(
         folder / "first.pte", batch_wait_s=1, max_ongoing_requests=4, max_queued_requests=1
     )
-    serve.run(slow)
+    _serve(port, slow)
     with concurrent.futures.ThreadPoolExecutor(12) as pool:
         answers = list(pool.map(lambda i: _post(port, _image(i)), _images(12)))
     assert {status for status, _ in answers} == {200, 503}
