@@ -32,7 +32,7 @@ def command(line: str) -> None:
     """Runs a line of a shell block."""
     argv = shlex.split(line)
     assert argv[0] == "pteron", line
-    values = importlib.import_module(f"pteron.command.{argv[1]}").FLAGS
+    values = importlib.import_module(f"pteron.command.{argv[1].replace('-', '_')}").FLAGS
     saved = flagsaver.save_flag_values(values)
     try:
         assert main(argv) == 0, line

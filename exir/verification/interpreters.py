@@ -311,13 +311,16 @@ class RoundingInterpreter(CheckingInterpreter):
             result = _of_other_signs(result, self._seed)
         if target in _ABSOLUTE_ERRORS:
             return self._rounded(result, _ABSOLUTE_ERRORS[target](args[0]))
-        is_conversion = packet in _CONVERSIONS
+        is_quantization = str(packet).startswith("quantized_decomposed.quantize_per_")
+        is_conversion = packet in _CONVERSIONS or is_quantization
         if not is_conversion and (target is operator.getitem or getattr(target, "is_view", False)):
             return result  # which may be a weight
         if is_conversion and _is_integer(result) and args[0].is_floating_point():
             # In C++ converting NaN or out-of-range values to an integer is undefined.
             bounds = torch.iinfo(result.dtype)
             is_defined = (args[0] >= bounds.min) & (args[0] <= bounds.max)
+            if is_quantization:  # which clamps
+                is_defined = ~args[0].isnan()
             if bool(is_defined.all()):
                 return result
             # Two values that are valid indices; then the ends of the range, at random.

@@ -65,6 +65,10 @@ __all__ = sorted(_HOME)  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> object:
+    if name == "llm":
+        import importlib
+
+        return importlib.import_module("pteron.llm")
     if name not in _HOME:
         message = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(message, name=name, obj=sys.modules[__name__])  # "Did you mean ...?"

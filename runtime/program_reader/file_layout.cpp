@@ -101,7 +101,6 @@ Error read_integrity_table(Span<const uint8_t> file, const KindTraits& kind, uin
       "its FlatBuffers part differs from its digest; the file is damaged, write it again");
   layout->has_integrity_table = true;
   layout->num_digests = count;
-  layout->digest = file.data() + table + 8;
   layout->segment_digests = file.data() + table + kIntegrityHeadNbytes;
   return Error::Ok;
 }

@@ -28,7 +28,6 @@ struct FileLayout {
   uint64_t segments_end = 0;       // likewise; segment_base if the header does not say
   bool has_integrity_table = false;
   uint32_t num_digests = 0;                  // of segments
-  const uint8_t* digest = nullptr;           // 32 bytes, of the FlatBuffers part and so of all
   const uint8_t* segment_digests = nullptr;  // num_digests times 32 bytes
 };
 

@@ -52,14 +52,13 @@ Error read_external_digests(const DataMap& map, const Segments& own, ExternalDig
 
 Error check_allowed(const FileLayout& layout, const std::vector<Sha256Digest>& allowed,
                     const std::string& name) {
-  const bool is_allowed =
-      layout.digest && std::any_of(allowed.begin(), allowed.end(), [&](const auto& digest) {
-        return std::equal(digest.begin(), digest.end(), layout.digest);
-      });
+  // As it is in the file: the digest in the table is the same for any digests of segments.
+  const Sha256Digest digest = sha256(layout.flatbuffer);
+  const bool is_allowed = std::find(allowed.begin(), allowed.end(), digest) != allowed.end();
   PTERON_CHECK_OR_RETURN(
       is_allowed, Error::AccessFailed,
       "%s: it is not one of the %zu files that its signature, or the caller, allows (digest %s...)",
-      name.c_str(), allowed.size(), layout.digest ? hex(layout.digest).c_str() : "none");
+      name.c_str(), allowed.size(), hex(digest.data()).c_str());
   return Error::Ok;
 }
 

@@ -49,8 +49,8 @@ struct LoadOptions {
   // one is an error before anything of a delegate is read. Most backends run native code from the
   // file, so use an empty list for untrusted files (SECURITY.md).
   std::optional<std::vector<std::string>> allowed_backends;
-  // The files that may be loaded, program and data, by the digest of their FlatBuffers part, which
-  // covers all other digests (runtime/schema/README.md); unset: any. Another file is an error before
+  // The files that may be loaded, program and data, by the SHA-256 of their FlatBuffers part, digests
+  // of segments included (runtime/schema/README.md); unset: any. Another file is an error before
   // any code of it is opened, and `verification` is Required. trust/load_policy.h takes them from a
   // signature.
   std::optional<std::vector<Sha256Digest>> allowed_files;

@@ -21,6 +21,7 @@
 #include "pteron/runtime/executor/session.h"
 #include "pteron/runtime/kernel/registry.h"
 #include "pteron/runtime/platform/fork_mutex.h"
+#include "pteron/runtime/platform/isolation.h"
 #include "pteron/runtime/python/dlpack_array.h"
 #include "pteron/runtime/python/export_meta.h"
 #include "pteron/runtime/python/gil.h"
@@ -238,6 +239,11 @@ PYBIND11_MODULE(in_main_interpreter, module) {
   module.def("release_cached_memory", [] {
     const WithoutGil without_gil;
     release_cached_memory();
+  });
+  module.def("isolate", [](uint64_t nbytes) {
+    if (const Error error = isolate(nbytes); !error.ok()) {
+      throw_error<Thrown>(error);
+    }
   });
   module.def("registered_kernels", [] { return to_pybind(to_list(registered_kernels())); });
 }

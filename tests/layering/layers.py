@@ -100,8 +100,12 @@ ALLOWED: dict[str, frozenset[str]] = {
         {"backends/apple/metal", "backends/cpu", "backends/cuda", "exir", "runtime"}
     ),
     "python/pteron/exporter": _EXIR | {"python/pteron"},
+    "python/pteron/llm": _EXIR | {"python/pteron", "python/pteron/exporter", "runtime"},
     "python/pteron/command": _EXIR
-    | {"python/pteron", "python/pteron/exporter", "runtime", "runtime/python", _CACHE},
+    | {"python/pteron", "python/pteron/exporter", "python/pteron/llm", "runtime"}
+    | {"runtime/python", _CACHE},
+    # C++ over the runtime.
+    "extension/llm/runner": _CORE | {"runtime"},
     "python/pteron/ray": frozenset({"python/pteron", "runtime", "runtime/python"}),
     # Third-party code and developer tools depend on no layer.
     "third_party/*": frozenset(),
@@ -115,7 +119,7 @@ ALLOWED: dict[str, frozenset[str]] = {
 
 _TESTS = frozenset({"testing", "tests"})
 _PYTHON_FOLDERS = ("backends", "exir", "runtime")
-_TOP_FOLDERS = (*_PYTHON_FOLDERS, "examples", "python", "tests", "third_party", "tools")
+_TOP_FOLDERS = (*_PYTHON_FOLDERS, "examples", "extension", "python", "tests", "third_party", "tools")
 _PACKAGES = tuple(f"pteron.{folder}" for folder in _PYTHON_FOLDERS)
 # Another repository, with names of its own.
 _FOREIGN = "tests/downstream/workspace/"

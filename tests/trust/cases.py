@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import copy
 import dataclasses
+import hashlib
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -17,6 +18,9 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from pteron.command import sign
+from pteron.exir._serialize import schema
+from pteron.exir._serialize.container import PROGRAM, TENSOR_DATA, open_container
+from pteron.exir._serialize.flatbuffer import from_flatbuffer
 from pteron.runtime.python import load_policy
 from tests.trust.keys import ED25519, OTHERS, P256, private_pem, public_pem
 
@@ -33,8 +37,8 @@ class Case:
     Attributes:
       outcome: the error's code, "Ok", or "any" error.
       signature: contents of the signature's file; None: there is none.
-      change: of a file before it is loaded: (program 0 or data 1, offset, XOR mask); an offset of
-        -1 removes the last byte, of -2 appends one.
+      changes: of files before they are loaded: (program 0 or data 1, offset, XOR mask); an offset
+        of -1 removes the last byte, of -2 appends one.
     """
 
     name: str
@@ -44,7 +48,7 @@ class Case:
     required: bool = True
     minimum_version: int = 0
     allowed_backends: list[str] | None = None
-    change: tuple[int, int, int] | None = None
+    changes: tuple[tuple[int, int, int], ...] = ()
 
 
 def statement_of(files: list[Path], **predicate: Any) -> dict[str, Any]:
@@ -126,7 +130,30 @@ def make(files: list[Path]) -> Iterator[Case]:
         nbytes = file.stat().st_size
         offsets = [0, 5, 9, 13, 20, 41, 50, 70, 120, nbytes // 2, nbytes - 1, -1, -2]
         for offset in offsets:
-            yield case(f"file {which} changed at {offset}", "any", change=(which, offset, 1))
+            yield case(f"file {which} changed at {offset}", "any", changes=((which, offset, 1),))
+        for name, forged in _forged(file):
+            changes = tuple((which, offset, mask) for offset, mask in forged.items())
+            yield case(f"file {which}, {name} exchanged", REFUSED, changes=changes)
+
+
+def _forged(file: Path) -> Iterator[tuple[str, dict[int, int]]]:
+    """Another byte in each segment, with the digest of what is then in it: offsets and XOR masks.
+
+    Digests in a file are its writer's, so this is no damage that verification finds.
+    """
+    data = file.read_bytes()
+    is_program = data[4:8] == PROGRAM.identifier
+    kind = PROGRAM if is_program else TENSOR_DATA
+    opened = open_container(kind, data)
+    root = schema.Program if is_program else schema.TensorData
+    for index, segment in enumerate(from_flatbuffer(root, bytes(opened.flatbuffer)).segments):
+        start = opened.segment_base + segment.offset
+        changed = bytearray(data[start : start + segment.size])
+        changed[-1] ^= 1
+        digest = hashlib.sha256(changed).digest()
+        at = kind.table_offset + 8 + 32 * (1 + index)
+        masks = {at + i: data[at + i] ^ byte for i, byte in enumerate(digest)}
+        yield f"segment {index}", {start + segment.size - 1: 1, **masks}
 
 
 def _with(envelope: str, change: Callable[[Envelope], None]) -> str:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import struct
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,13 +10,9 @@ import torch
 
 import pteron
 from pteron.backends.aoti import elf
-from pteron.exir._serialize import schema
-from pteron.exir._serialize.container import PROGRAM, open_container
-from pteron.exir._serialize.flatbuffer import from_flatbuffer
 from pteron.runtime import InvalidProgramError, Runtime, Verification
 from tests.trust import model
-
-Edit = Callable[[bytearray], None]
+from tests.trust.altered import Edit, altered, codes
 
 _PT_LOAD, _PT_DYNAMIC, _PT_GNU_STACK = 1, 2, 0x6474E551
 _DT_RELACOUNT, _DT_RPATH, _DT_RUNPATH, _DT_TEXTREL, _DT_AUXILIARY = (
@@ -94,41 +88,6 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return path.read_bytes()
 
 
-def _tables(program: bytes | bytearray) -> tuple[schema.Program, int]:
-    opened = open_container(PROGRAM, bytes(program))
-    return from_flatbuffer(schema.Program, bytes(opened.flatbuffer)), opened.segment_base
-
-
-def _codes(program: bytes) -> list[bytes]:
-    """The shared objects in a program."""
-    tables, base = _tables(program)
-    data = [program[base + s.offset : base + s.offset + s.size] for s in tables.segments]
-    return [each for each in data if each.startswith(b"\x7fELF")]
-
-
-def altered(program: bytes, edit: Edit) -> bytes:
-    """The program with edited code, and digests of its own: as an attacker makes it."""
-    tables, base = _tables(program)
-    changed = bytearray(program)
-    for code in _codes(program):
-        other = bytearray(code)
-        edit(other)
-        changed = changed.replace(code, other)
-        old, new = hashlib.sha256(code), hashlib.sha256(other)
-        changed = changed.replace(old.digest(), new.digest())
-        changed = changed.replace(old.hexdigest().encode(), new.hexdigest().encode())
-    table = PROGRAM.table_offset + 8
-    end = table + 32 * (1 + len(tables.segments))
-    for index, segment in enumerate(tables.segments):
-        start = base + segment.offset
-        digest = hashlib.sha256(changed[start : start + segment.size]).digest()
-        changed[table + 32 * (index + 1) : table + 32 * (index + 2)] = digest
-    (flatbuffer_end,) = struct.unpack_from("<Q", changed, 16)
-    whole = changed[:table] + bytes(end - table) + changed[end:flatbuffer_end]
-    changed[table : table + 32] = hashlib.sha256(whole).digest()
-    return bytes(changed)
-
-
 def _run(program: bytes) -> list[torch.Tensor]:
     loaded = Runtime.get().load_program(program, verification=Verification.Required)
     found = loaded.load_method("forward").execute(list(model.build()[1]))
@@ -149,7 +108,7 @@ def test_an_altered_program_with_digests_of_its_own_is_loaded(program: bytes) ->
 @pytest.mark.parametrize("name", _REFUSED)
 def test_code_that_reaches_out_is_refused(program: bytes, name: str) -> None:
     edit, why = _REFUSED[name]
-    for code in _codes(program):
+    for code in codes(program):
         other = bytearray(code)
         edit(other)
         assert other != code
@@ -170,7 +129,7 @@ def test_a_library_to_open_in_addition_is_refused(program: bytes) -> None:
 @pytest.mark.parametrize("tag", [_DT_RPATH, _DT_RUNPATH])
 def test_run_paths_are_removed(program: bytes, tag: int) -> None:
     """Linkers of some distributions put them everywhere."""
-    for code in _codes(program):
+    for code in codes(program):
         other = bytearray(code)
         _dynamic(tag)(other)
         removed = elf.checked(bytes(other))

@@ -55,15 +55,16 @@ LoadPolicy policy_of(const Json& json) {
 
 std::shared_ptr<std::string> contents(const Json& json, size_t which) {
   auto bytes = std::make_shared<std::string>(read(kFolder + (which ? "model.ptd" : "model.pte")));
-  const Json& change = json["change"];
-  if (change.is_null() || change[0] != which) return bytes;
-  const int64_t offset = change[1];
-  if (offset == -1) {
-    bytes->pop_back();
-  } else if (offset == -2) {
-    bytes->push_back(0);
-  } else {
-    (*bytes)[static_cast<size_t>(offset)] ^= static_cast<char>(change[2].get<int>());
+  for (const Json& change : json["changes"]) {
+    if (change[0] != which) continue;
+    const int64_t offset = change[1];
+    if (offset == -1) {
+      bytes->pop_back();
+    } else if (offset == -2) {
+      bytes->push_back(0);
+    } else {
+      (*bytes)[static_cast<size_t>(offset)] ^= static_cast<char>(change[2].get<int>());
+    }
   }
   return bytes;
 }

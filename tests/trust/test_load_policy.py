@@ -31,8 +31,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 def _load(files: list[Path], case: cases.Case) -> str:
     """What loading says: the error's code."""
     contents = [bytearray(file.read_bytes()) for file in files]
-    if case.change is not None:
-        which, offset, mask = case.change
+    for which, offset, mask in case.changes:
         if offset == -1:
             contents[which].pop()
         elif offset == -2:

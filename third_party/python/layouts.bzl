@@ -8,6 +8,7 @@ def _layout(headers = "", files = {}):
     return struct(headers = headers, files = files)
 
 LAYOUTS = {
+    "atheris": _layout(files = {"libfuzzer": "libclang_rt.fuzzer_no_main.a"}),
     "clang_format": _layout(files = {"program": "clang_format/data/bin/clang-format"}),
     "cmake": _layout(files = {"program": "cmake/data/bin/cmake"}),
     "executorch": _layout(

@@ -101,6 +101,7 @@ LOCK_FILES = (
         on=("common", "onnxruntime"),
         add={"iree_base_compiler": ("onnx",)},
     ),
+    LockFile("atheris", "third_party/atheris/lock.json", "third_party/atheris/requirements.txt"),
     LockFile(
         "model_signing",
         "third_party/model_signing/lock.json",

@@ -33,6 +33,8 @@ _REQUIRES = (
     "safetensors",
     'setuptools; extra == "lowering"',
     'cryptography; extra == "sign"',
+    'jinja2; extra == "text"',
+    'tokenizers; extra == "text"',
     'ray[data,serve]; extra == "ray"',
 )
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.ao.quantization.fx._decomposed  # registers the operators
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from pteron.exir.verification.comparison import (
@@ -196,6 +197,16 @@ def test_long_sums_round_more_and_large_rows_by_themselves() -> None:
 def test_what_c_leaves_open_is_left_open(dtype: torch.dtype) -> None:
     run = traced(lambda x: x.to(dtype).to(torch.int32), torch.tensor([1.0, NAN, 1e30]))
     assert (_rounding(run, 2) > 0).tolist() == [False, True, True]
+
+
+def test_quantized_nan_is_left_open_and_infinity_is_not() -> None:
+    def quantized(x: torch.Tensor) -> torch.Tensor:
+        quantize = torch.ops.quantized_decomposed.quantize_per_tensor.default
+        return quantize(x, 0.1, 3, -128, 127, torch.int8).to(torch.int32)
+
+    values = torch.tensor([1.0, NAN, 1e30, -math.inf])
+    graph = torch.fx.symbolic_trace(quantized)  # as in programs, in which it is one operator
+    assert (_rounding(lambda kind: [[kind(graph).run(values)]], 2) > 0).tolist() == [0, 1, 0, 0]
 
 
 def test_products_of_what_c_leaves_open_are_explained_by_the_ends_of_the_range() -> None:

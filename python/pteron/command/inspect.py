@@ -2,15 +2,18 @@
 
     pteron inspect model.pte
     pteron inspect model.pte --html=report.html
+    pteron inspect model.pte --advisories
 
 Methods with their inputs, outputs, state and memory; delegates with their options, instruction sets
 or architectures, variants and digests; kernels; sizes of code and weights. The page has also the
 graph of operators and a picture of planned memory; it is one file and needs no network.
+--advisories lists what is known of bugs in the version of pteron that made the program's code.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +21,13 @@ from absl import flags
 
 from pteron.command import program_file
 from pteron.command.usage import UsageError, command_flags, only
-from pteron.runtime import MethodMeta, ScalarMeta, TensorInfo
+from pteron.runtime import MethodMeta, Program, Runtime, ScalarMeta, TensorInfo
 
 FLAGS = command_flags()
 program_file.define_flags(FLAGS)
+flags.DEFINE_boolean(
+    "advisories", False, "List known bugs of the code, and nothing else.", flag_values=FLAGS
+)
 flags.DEFINE_string("html", None, "Write a page to this file instead.", flag_values=FLAGS)
 flags.DEFINE_string(
     "trace", None, "A Chrome trace of the program (JSON), for the page.", flag_values=FLAGS
@@ -44,6 +50,10 @@ def run(positional: list[str]) -> bool:
 
         html_report.write(Path(FLAGS.html), program, files[0], FLAGS.trace, FLAGS.check)
         return True
+    if FLAGS.advisories:
+        found = _advisories(program)
+        print(json.dumps(found, indent=2) if FLAGS.json else "\n".join(found or ["none known"]))
+        return True
     if not FLAGS.json:
         print(program.describe(), end="")
         return True
@@ -54,6 +64,16 @@ def run(positional: list[str]) -> bool:
     }
     print(json.dumps(report, indent=2))
     return True
+
+
+def _advisories(program: Program) -> list[str]:
+    found = re.findall(r"^ +fault +(.*)$", program.describe(), re.M)
+    backends = {
+        name for method in program.method_names for name in program.metadata(method).backends()
+    }
+    backends -= set(Runtime.get().backend_registry.registered_backend_names)
+    found += [f"not known of {name}, which is not installed here" for name in sorted(backends)]
+    return list(dict.fromkeys(found))
 
 
 def _method(meta: MethodMeta) -> dict[str, Any]:

@@ -26,6 +26,8 @@ from pteron.command.usage import CannotRunHere, UsageError, help_of, nearest
 #: Commands, in order of typical use.
 COMMANDS = {
     "export": "lower a model to a program file",
+    "export-lm": "lower a language model of a checkpoint of transformers",
+    "generate": "continue a text with a language model",
     "inspect": "show the contents of a program file",
     "run": "run a method once, on files",
     "bench": "benchmark a program, optionally against others",
@@ -86,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _DONE
     except ImportError as error:
-        if error.name == "cryptography":
+        if error.name in ("cryptography", "tokenizers", "jinja2", "transformers", "torchao"):
             print(f"pteron {name}: {error}", file=sys.stderr)
             return _FAILED
         if (error.name or "").partition(".")[0] != "torch":

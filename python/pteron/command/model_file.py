@@ -1,4 +1,4 @@
-"""A model named as FILE.py:function."""
+"""A model named as FILE.py:function or FILE.pt2."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ FILE.py:function names a function without arguments that returns a module and it
         return Model().eval(), (torch.randn(1, 3, 224, 224),)
 
 or the same with dynamic shapes as torch.export has them as a third value, or an ExportedProgram, or
-a dict of methods, each one of these: {"prefill": (model.prefill, (x,)), "decode": ...}."""
+a dict of methods, each one of these: {"prefill": (model.prefill, (x,)), "decode": ...}.
+
+FILE.pt2, which torch.export.save wrote, can be given instead."""
 
 
 def define_flags(values: flags.FlagValues) -> None:
@@ -71,7 +73,7 @@ def methods(model: str, values: flags.FlagValues) -> tuple[Mapping[str, Any], di
 
 
 def build(name: str) -> Any:
-    """Calls the function.
+    """Calls the function, or reads the ExportedProgram.
 
     Raises:
       UsageError: there is no such file or function.
@@ -80,14 +82,30 @@ def build(name: str) -> Any:
     import torch
 
     from pteron.exporter import ExportError
+    from pteron.exporter.refusals import quiet
 
-    file, colon, function = name.rpartition(":")
+    is_exported = name.endswith(".pt2")
+    file, colon, function = (name, ":", "load") if is_exported else name.rpartition(":")
     if not colon or not function:
-        raise UsageError(f"found {name!r}; expected FILE.py:function, as model.py:build")
+        raise UsageError(
+            f"found {name!r}; expected FILE.py:function, as model.py:build, which makes the module"
+            f" and loads its weights, or FILE.pt2, which torch.export.save wrote"
+        )
     path = Path(file)
     if not path.is_file():
-        near = sorted(p.name for p in path.absolute().parent.glob("*.py"))
+        pattern = "*.pt2" if is_exported else "*.py"
+        near = sorted(p.name for p in path.absolute().parent.glob(pattern))
         raise UsageError(nearest("file", path.name, near))
+    if is_exported:
+        try:
+            with quiet():
+                return torch.export.load(path)
+        except Exception as error:
+            raise ExportError(
+                f"{name} is not read by torch.export.load ({type(error).__name__}): {error}\n"
+                f"try:  torch.export.save(program, ...) with this torch, {torch.__version__}; a"
+                f" package of AOTInductor has no program any more"
+            ) from error
     module = _load(path)
     found = vars(module).get(function)
     if not callable(found):

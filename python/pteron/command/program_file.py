@@ -130,9 +130,14 @@ def _instead_of(path: Path, problem: str) -> str:
 
 def method_of(program: Program, name: str | None) -> Method:
     """The requested method, or the only one, or `forward`."""
+    return program.load_method(method_name_of(program, name))
+
+
+def method_name_of(program: Program, name: str | None) -> str:
+    """Likewise, its name; loads nothing."""
     names = sorted(program.method_names)
     if name is None:
         name = names[0] if len(names) == 1 else "forward"
     if name not in names:
         raise UsageError(f"--method: {nearest('method', name, names)}")
-    return program.load_method(name)
+    return name

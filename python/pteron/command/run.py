@@ -6,21 +6,27 @@
     pteron run model.pte --input random
 
 Without -o, a summary of the outputs is printed.
+
+A program that is not trusted: --isolated loads and runs its code in a process of its own, which can
+open no file or device, use no network, start or signal no process, and allocate --memory at most.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from absl import flags
 
-from pteron.command import program_file, values
+from pteron.command import isolated, program_file, values
 from pteron.command.usage import UsageError, command_flags, only
-from pteron.runtime import Limits, PteronError
+from pteron.runtime import Limits, MethodMeta, Program, PteronError, Runtime
 
 FLAGS = command_flags()
 program_file.define_flags(FLAGS)
@@ -32,6 +38,12 @@ flags.DEFINE_list(
     " run_time=0.5,planned_bytes=67108864.",
     flag_values=FLAGS,
 )
+flags.DEFINE_boolean(
+    "isolated", False, "Run the program's code in a process without rights.", flag_values=FLAGS
+)
+flags.DEFINE_integer(
+    "memory", 4096, "MB that it may allocate if --isolated.", lower_bound=1, flag_values=FLAGS
+)
 flags.DEFINE_string("method", None, "Its only one, or forward.", flag_values=FLAGS)
 flags.DEFINE_string(
     "output", None, "A file .npz, .safetensors or .npy.", short_name="o", flag_values=FLAGS
@@ -42,15 +54,19 @@ def run(positional: list[str]) -> bool:
     (name,) = only(positional, "model.pte", flag="--input")
     begin = time.monotonic()
     program = program_file.load(name, FLAGS.data, _limits())
-    method = program_file.method_of(program, FLAGS.method)
+    meta = program.metadata(program_file.method_name_of(program, FLAGS.method))
+    execute: Callable[[list[Any]], list[Any]] = (
+        partial(_isolated, program, meta)
+        if FLAGS.isolated
+        else program.load_method(meta.name()).execute
+    )
     load_s = time.monotonic() - begin
-    meta = method.metadata
     if FLAGS.output is not None:
         values.check_output(Path(FLAGS.output), meta.num_outputs())
     known = program_file.known_inputs(name, program, meta.name(), FLAGS.input)
     inputs = values.inputs_of(meta, FLAGS.input, known)
     begin = time.monotonic()
-    flat = method.execute(inputs)
+    flat = execute(inputs)
     run_s = time.monotonic() - begin
     outputs = dict(zip(values.output_names_of(meta), flat, strict=True))
     if FLAGS.output is not None:
@@ -64,6 +80,20 @@ def run(positional: list[str]) -> bool:
             for what, value in figures.items():
                 print(f"  {what:<10}  {_text(value)}")
     return True
+
+
+def _isolated(program: Program, meta: MethodMeta, inputs: list[Any]) -> list[Any]:
+    """Outputs of the method, in a process of its own. It opens no library, so this does."""
+    for backend in meta.backends():
+        if problem := Runtime.get().backend_registry.obstacle(backend):
+            raise RuntimeError(f"{backend} cannot run here: {problem}")
+    limit = _limits().run_time
+    return isolated.run(
+        lambda: program.load_method(meta.name()).execute(inputs),
+        count=meta.num_outputs(),
+        memory_nbytes=FLAGS.memory << 20,
+        run_time=math.inf if limit is None else limit,
+    )
 
 
 def _limits() -> Limits:

@@ -105,10 +105,12 @@ def digests_of(file: Path) -> dict[str, str]:
         whole = hashlib.file_digest(opened, "sha256").hexdigest()
         view = memoryview(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
     kind = PROGRAM if bytes(view[4:8]) == PROGRAM.identifier else TENSOR_DATA
-    digests = open_container(kind, view).digests
-    if digests is None:
+    container = open_container(kind, view)
+    if container.digests is None:
         raise ValueError(f"{file} has no digests; expected a file that pteron export wrote")
-    return {"sha256": whole, load_policy.DIGEST: digests[0].hex()}
+    # As it is in the file: the digest in the table is the same for any digests of segments.
+    head = hashlib.sha256(container.flatbuffer).hexdigest()
+    return {"sha256": whole, load_policy.DIGEST: head}
 
 
 def bundle_of(statement: dict[str, Any], key: Any, beside: list[str]) -> dict[str, Any]:

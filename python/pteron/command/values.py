@@ -209,7 +209,12 @@ def _image(path: Path, options: str, about: TensorInfo, known: Mapping[str, Any]
     if problems:
         raise UsageError("\n".join(problems))
     height, width = found["size"]
-    image = Image.open(path).convert("L" if channels == 1 else "RGB").resize((width, height))
+    try:
+        image = Image.open(path).convert("L" if channels == 1 else "RGB").resize((width, height))
+    except OSError:
+        raise
+    except Exception as error:  # of many kinds, as for a bomb
+        raise UsageError(f"{str(path)!r} holds no image that can be read ({error})") from error
     pixels = np.asarray(image, np.float32).reshape(height, width, channels)
     if channels == 3 and found.get("channel_order") == "BGR":
         pixels = pixels[..., ::-1]
@@ -257,12 +262,7 @@ def _read(path: Path) -> Any:
     if not path.is_file() and path.suffix in (".npy", ".npz", ".safetensors"):
         raise UsageError(f"there is no file {str(path)!r}")
     if path.suffix == ".npy":
-        try:
-            return np.load(path, allow_pickle=False)
-        except ValueError as error:
-            raise UsageError(
-                f"{str(path)!r} holds no array of numbers; expected what np.save writes"
-            ) from error
+        return _load(path, "no array of numbers; expected what np.save writes")
     if path.suffix in (".npz", ".safetensors"):
         found = _read_all(path)
         if len(found) == 1:
@@ -283,12 +283,24 @@ def _read_all(path: Path) -> Mapping[str, Any]:
         )
     if not path.is_file():
         raise UsageError(f"there is no file {str(path)!r}")
-    if path.suffix == ".npz":
-        with np.load(path, allow_pickle=False) as archive:
-            return dict(archive)
+    return _load(path, "no arrays of numbers; expected what np.savez or save_file writes")
+
+
+def _load(path: Path, problem: str) -> Any:
     from safetensors.numpy import load_file
 
-    return load_file(path)
+    try:
+        if path.suffix == ".safetensors":
+            return load_file(path)
+        if path.suffix == ".npz":
+            with np.load(path, allow_pickle=False) as archive:
+                return dict(archive)
+        with path.open("rb") as opened:
+            return np.lib.format.read_array(opened, allow_pickle=False)
+    except OSError:
+        raise
+    except Exception as error:  # of many kinds: zipfile's, zlib's, tokenize's, ...
+        raise UsageError(f"{str(path)!r} holds {problem} ({error})") from error
 
 
 def save(path: Path, outputs: Mapping[str, Any]) -> None:

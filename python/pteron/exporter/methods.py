@@ -35,6 +35,7 @@ from pteron.exporter.errors import ExportError, unknown
 from pteron.exporter.inputs import check_dimensions, check_tensors, distinct, inputs_of
 from pteron.exporter.modules import (
     as_exported,
+    evaluate,
     run_module,
     shared_buffers,
     storage_of,
@@ -145,7 +146,7 @@ def example_of(
             raise ExportError(f"method {method!r}: the exported program carries no example inputs")
         return parts[0].module(), *parts[0].example_inputs
     module, forward = _module_of(method, parts)
-    module.eval()
+    evaluate(module)
     args, kwargs = inputs_of(method, forward, parts[1] if len(parts) > 1 else None, {})
     return (module if forward == module.forward else forward), args, kwargs
 
@@ -174,7 +175,7 @@ def _export_method(
     register_caches()
     module, forward = _module_of(name, parts)
     positional, named = inputs_of(name, forward, args, kwargs)
-    if module.training:
+    if module.training and not isinstance(module, torch.fx.GraphModule):
         notes.append(
             f"the module of method {name!r} was in training mode; it was exported as its eval()"
             f" has it"
@@ -398,6 +399,8 @@ def _instead_of(target: Any) -> str:
         return "return module, (x,), if a function was to make them"
     if isinstance(target, tuple):
         return "the module first: (module, (x,))"
+    if isinstance(target, str | os.PathLike) and os.fspath(target).endswith(".pt2"):
+        return "torch.export.load(file)"
     if isinstance(target, str | os.PathLike):
         return "the module that the file is a checkpoint of, with load_state_dict(torch.load(file))"
     if callable(target):

@@ -18,6 +18,16 @@ from pteron.exir.verification.full_precision import full_precision_matmuls
 _SMALL = 1 << 20
 
 
+def evaluate(module: torch.nn.Module) -> None:
+    """`module.eval()`, also for graphs of torch.export, as prepare_pt2e and convert_pt2e return
+    them: they refuse it, since what a mode changes was decided when they were exported."""
+    try:
+        module.eval()
+    except NotImplementedError:
+        for part in module.modules():
+            part.training = False
+
+
 def run_module(
     module: torch.nn.Module,
     forward: Callable[..., Any],
@@ -63,7 +73,7 @@ def as_exported(
         else:
             module.forward = own
 
-    module.eval()
+    evaluate(module)
     if forward != module.forward:
 
         @functools.wraps(forward)

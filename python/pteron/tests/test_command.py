@@ -4,6 +4,7 @@ import importlib
 import json
 import os
 import re
+import struct
 import subprocess
 import sys
 
@@ -94,6 +95,7 @@ def swapped():
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     (folder / "net.py").write_text(MODEL)
+    (folder / "cut.pt2").write_text("PK")
     (folder / "syntax.py").write_text("def build(:\n")
     (folder / "folder.pte").mkdir()
     (folder / "dangling.npz").symlink_to(folder / "nowhere" / "y.npz")
@@ -368,6 +370,15 @@ def test_bench_shows_where_the_time_goes(pteron, program, folder):
     assert "profile" not in json.loads(pteron("bench", "net.pte", "--seconds=0.02", "--json")[1])
 
 
+def test_a_file_of_torch_export_save(pteron, folder):
+    net = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Tanh()).eval()
+    torch.export.save(torch.export.export(net, (torch.randn(4, 3),)), folder / "saved.pt2")
+    for command in ("export saved.pt2 -o saved.pte", "compare saved.pte saved.pt2"):
+        code, out, err = pteron(*command.split())
+        assert (code, err) == (0, "")
+        assert "1 output in 1 call" in out
+
+
 OUTPUT = ("-o", "bad.pte")
 
 
@@ -380,6 +391,9 @@ OUTPUT = ("-o", "bad.pte")
         (["export", "net.py:build", "--ouput=x.pte"], 2, ["ouput"]),
         (["export", "ned.py:build", *OUTPUT], 2, ["no file 'ned.py'; did you mean 'net.py'"]),
         (["export", "net.py", *OUTPUT], 2, ["expected FILE.py:function"]),
+        (["export", "net.pt", *OUTPUT], 2, ["expected FILE.py:function", "or FILE.pt2"]),
+        (["export", "no.pt2", *OUTPUT], 2, ["no file 'no.pt2'"]),
+        (["export", "cut.pt2", *OUTPUT], 1, ["cut.pt2 is not read by torch.export.load", "try: "]),
         (["export", "net.py:biuld", *OUTPUT], 2, ["net.py: there is no function", "'build'"]),
         (["export", "net.py:broken", *OUTPUT], 1, ["in broken\n", "KeyError: 'weights'"]),
         (["export", "net.py:build", *OUTPUT, "--backend=cup"], 1, ["did you mean 'cpu'?"]),
@@ -453,6 +467,29 @@ def test_wrong_lines(pteron, program, folder, arguments, code, expected):
     assert all(text in err for text in expected), err
     assert "site-packages" not in err and "importlib" not in err
     assert not (folder / "bad.pte").exists()
+
+
+# What fuzz_files.py found: libraries raise errors of many kinds.
+_HEADER = b"\x93NUMPY\x01\x00v\x00{'descr': '<f4', 'fortran_order': False, 'shape': , 3), }"
+_DAMAGED = {
+    "header.npy": _HEADER.ljust(128),
+    "huge.npy": b"\x93NUMPY\x01\x00v\x00"
+    + b"{'descr': '<f4', 'fortran_order': False, 'shape': (9999999999999,), }".ljust(118),
+    "cut.npz": b"PK\x03\x04" + bytes(40),
+    "array.npz": b"\x93NUMPY\x01\x00v\x00"
+    + b"{'descr': '<f4', 'fortran_order': False, 'shape': (), }".ljust(118)
+    + bytes(4),
+    "header.safetensors": (1 << 62).to_bytes(8, "little") + bytes(40),
+    "bomb.bmp": struct.pack("<2sIIIIiiHH24x", b"BM", 54, 0, 54, 40, 60000, 60000, 1, 24),
+}
+
+
+@pytest.mark.parametrize("name", _DAMAGED)
+def test_damaged_inputs(pteron, program, folder, name):
+    (folder / name).write_bytes(_DAMAGED[name])
+    code, out, err = pteron("run", "net.pte", "--input", f"x={name}", "--input", "random")
+    assert (code, out) == (2, "")
+    assert f"x: '{name}' holds no " in err and "Traceback" not in err, err
 
 
 @pytest.mark.parametrize(

@@ -171,6 +171,17 @@ def test_a_model_that_export_changes_is_noted(tmp_path):
     assert model.calls == 0
 
 
+@pytest.mark.parametrize("nested", [False, True])
+def test_graphs_of_torch_export_are_modules(tmp_path, nested):
+    """As prepare_pt2e and convert_pt2e return them; they refuse train() and eval()."""
+    layers = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)).eval()
+    graph = torch.export.export(layers, (X,)).module()
+    model = nn.Sequential(nn.Dropout(0.9), graph) if nested else graph
+    report = pteron.export(model, X, tmp_path / "model.pte")
+    assert ("training mode" in str(report)) == nested
+    torch.testing.assert_close(load(tmp_path / "model.pte").load_method("forward")(X), graph(X))
+
+
 def test_methods_share_state_and_the_report_says_all(tmp_path):
     path = tmp_path / "counter.pte"
     model = Counter()
@@ -382,6 +393,7 @@ def test_constant_methods(tmp_path):
         (dict(path=None), "no path(.|\n)*inputs as a tuple"),
         (dict(args="model.pte", path=(X,)), "a tuple as the path(.|\n)*inputs as a tuple"),
         (dict(model=Counter().state_dict()), "a state dict(.|\n)*load_state_dict"),
+        (dict(model="counter.pt2"), r"found a str;(.|\n)*torch.export.load"),
         (dict(model="counter.pt"), r"found a str;(.|\n)*load_state_dict\(torch.load"),
         (dict(model=lambda x: x), "found a function;(.|\n)*whose forward calls it"),
         (

@@ -1,8 +1,7 @@
 #include "pteron/runtime/executor/tests/program_writer.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 
@@ -338,26 +337,48 @@ Bytes write_tensor_data(const TensorDataSpec& data, const WriteOptions& options)
   return assemble(builder, false, data.segments, options);
 }
 
-void repair_digests(const Bytes& whole, Bytes* damaged) {
-  constexpr size_t kDigests = 48;  // behind the fields of the header, "PTI1" and their number
-  uint64_t flatbuffer_nbytes, base;
-  std::memcpy(&flatbuffer_nbytes, whole.data() + 16, sizeof(flatbuffer_nbytes));
-  std::memcpy(&base, whole.data() + 24, sizeof(base));
-  const auto& segments = *schema::GetProgram(whole.data())->segments();
-  if (damaged->size() < whole.size()) return;
-  std::fill_n(damaged->begin() + kDigests, 32 * (1 + segments.size()), uint8_t{0});
-  const auto part = [&](uint64_t offset, uint64_t nbytes) {
-    return Bytes(damaged->begin() + offset, damaged->begin() + offset + nbytes);
+void repair_digests(Bytes* file) {
+  if (file->size() < 64) return;
+  const bool is_program = (*file)[4] == 'E';
+  const size_t table = is_program ? 40 : 48;
+  const auto number = [&](size_t offset) {
+    uint64_t value;
+    std::memcpy(&value, file->data() + offset, sizeof(value));
+    return value;
   };
-  store_digest(damaged, kDigests, part(0, flatbuffer_nbytes));
-  for (flatbuffers::uoffset_t i = 0; i < segments.size(); ++i) {
-    const schema::Segment& segment = *segments[i];
-    store_digest(damaged, kDigests + 32 * (1 + i), part(base + segment.offset(), segment.size()));
+  const uint64_t end = number(16) + (is_program ? 0 : number(24));
+  const uint64_t base = number(is_program ? 24 : 32);
+  const uint64_t count = number(table) >> 32;  // behind "PTI1"
+  const size_t digests = table + 8;
+  if (end > file->size() || count > 64 || digests + 32 * (1 + count) > end) return;
+  std::fill_n(file->begin() + digests, 32 * (1 + count), uint8_t{0});
+  store_digest(file, digests, Bytes(file->begin(), file->begin() + end));
+
+  std::vector<RangeSpec> ranges;
+  flatbuffers::Verifier verifier(file->data(), end);
+  const auto add = [&](const auto* segments) {
+    if (!segments) return;
+    for (const auto* segment : *segments) ranges.push_back({segment->offset(), segment->size()});
+  };
+  if (is_program && schema::VerifyProgramBuffer(verifier)) {
+    add(schema::GetProgram(file->data())->segments());
+  } else if (!is_program && schema::VerifyTensorDataBuffer(verifier)) {
+    add(schema::GetTensorData(file->data())->segments());
+  }
+  for (size_t i = 0; i < std::min<size_t>(count, ranges.size()); ++i) {
+    const auto [offset, size] = ranges[i];
+    if (base > file->size() || offset > file->size() - base ||
+        size > file->size() - base - offset) {
+      continue;
+    }
+    const auto begin = file->begin() + base + offset;
+    store_digest(file, digests + 32 * (1 + i), Bytes(begin, begin + size));
   }
 }
 
 std::string write_file(const std::string& name, const Bytes& bytes) {
-  const std::string path = ::testing::TempDir() + "/" + name;
+  const char* const folder = std::getenv("TEST_TMPDIR");
+  const std::string path = std::string(folder ? folder : "/tmp") + "/" + name;
   std::ofstream file(path, std::ios::binary);
   file.write(reinterpret_cast<const char*>(bytes.data()),
              static_cast<std::streamsize>(bytes.size()));

@@ -26,8 +26,9 @@ struct WriteOptions {
 Bytes write_program(const ProgramSpec& program, const WriteOptions& options = {});
 Bytes write_tensor_data(const TensorDataSpec& data, const WriteOptions& options = {});
 
-// Gives `damaged`, which was the program file `whole` before, the digests of what is in it now.
-void repair_digests(const Bytes& whole, Bytes* damaged);
+// Gives a program or data file, damaged or not, the digests of what is in it, as far as its tables
+// can be read.
+void repair_digests(Bytes* file);
 
 // Writes `bytes` to a new file in the test's folder and gives its path.
 std::string write_file(const std::string& name, const Bytes& bytes);

@@ -1,0 +1,236 @@
+"""Lowers a checkpoint of `transformers` to a program that generates text.
+
+pteron.llm.export("folder", "model.pte", quantize="int8", max_length=4096)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pteron.exir.config import ExecutorchBackendConfig
+from pteron.exporter import ExportError, ExportReport, check_path
+from pteron.exporter import export as export_methods
+from pteron.exporter.backends import Backends
+from pteron.llm.sampling import SETTINGS
+
+QUANTIZE = ("none", "int8", "int4")
+
+
+def export(
+    folder: str | os.PathLike[str],
+    path: str | os.PathLike[str],
+    *,
+    backend: Backends = "cpu",
+    quantize: str = "none",
+    dtype: str = "auto",
+    max_length: int | None = None,
+    chunk: int = 512,
+    batch: int = 1,
+    options: Mapping[str, Any] | None = None,
+    verify: bool = True,
+    on_stage: Callable[[str], object] = lambda stage: None,
+) -> ExportReport:
+    """Writes a program that `pteron.llm.Generator` runs.
+
+    Its methods are those of `LanguageModel`. Constant methods have ExecuTorch's names where it has
+    them: get_max_seq_len (the most tokens of one call of prefill), get_max_context_len,
+    get_max_batch_size, get_vocab_size, get_bos_id, get_eos_ids, use_kv_cache,
+    enable_dynamic_shape; tokenizer (the text of tokenizer.json) and chat_template (a dict).
+
+    Args:
+      folder: config.json, *.safetensors and tokenizer.json, as save_pretrained() writes them.
+        Nothing is downloaded, and no code in the folder is run.
+      path: the program file, `*.pte`.
+      backend, options: as of `pteron.export`. For "cuda" the model is moved to the GPU.
+      quantize: weights of linear layers, by torchao: "int8" with a scale per row, "int4" with one
+        per 32 values; "none" keeps them.
+      dtype: of weights and cache, as "float32" or "bfloat16"; "auto" is the checkpoint's.
+      max_length: tokens of a text, prompt and answer, that the cache has memory for; by default
+        what the model was made for, at most 2048.
+      chunk: the most tokens of a prompt that are read in one call.
+      batch: texts that are generated at the same time.
+      verify: compare the program with the model on example inputs.
+      on_stage: called with the name of each stage before it starts.
+
+    Raises:
+      ExportError: what was given cannot be exported; nothing was written.
+      VerificationError, OSError: as of `pteron.export`.
+    """
+    check_path(path)
+    for name, value, least in (("batch", batch, 1), ("chunk", chunk, 2)):
+        if not isinstance(value, int) or value < least:
+            raise ExportError(f"{name}: found {value!r}; expected an integer from {least} on")
+    if quantize not in QUANTIZE:
+        raise ExportError(f"quantize: found {quantize!r}; expected one of {', '.join(QUANTIZE)}")
+    source = Path(folder)
+    tokenizer = _read(source, "tokenizer.json")
+    _read(source, "config.json")
+    chat_template = _chat_template(source)
+    on_stage("load the checkpoint")
+    model = _load(source, dtype, "cuda" if "cuda" in _names(backend) else "cpu")
+    config = model.config.get_text_config()
+    length = _length(config, max_length)
+    if quantize != "none":
+        _quantize(model, quantize)
+    methods = _methods(model, batch, length, min(chunk, length))
+    eos = model.generation_config.eos_token_id
+    eos = config.eos_token_id if eos is None else eos
+    return export_methods(
+        methods,
+        path=path,
+        constant_methods={
+            "get_max_seq_len": min(chunk, length),
+            "get_max_context_len": length,
+            "get_max_batch_size": batch,
+            "get_vocab_size": config.vocab_size,
+            "get_bos_id": config.bos_token_id,
+            "get_eos_ids": [] if eos is None else eos if isinstance(eos, list) else [eos],
+            "use_kv_cache": True,
+            "enable_dynamic_shape": True,
+            "tokenizer": tokenizer,
+            "chat_template": chat_template,
+        },
+        backend=backend,
+        options=options,
+        config=ExecutorchBackendConfig(verify="example" if verify else False),
+        on_stage=on_stage,
+    )
+
+
+def _names(backend: Backends) -> list[str]:
+    chosen = backend if isinstance(backend, list | tuple) else [backend]
+    return [name for name in chosen if isinstance(name, str)]
+
+
+def _read(folder: Path, name: str) -> str:
+    """A text file of the checkpoint, JSON if its name says so."""
+    try:
+        text = (folder / name).read_text("utf-8")
+        if name.endswith(".json"):
+            json.loads(text)
+        return text
+    except (OSError, ValueError) as error:
+        found = ", ".join(sorted(p.name for p in folder.glob("*"))[:20]) or "nothing"
+        raise ExportError(
+            f"{str(folder)!r} has no readable {name} ({error}); found {found}.\n"
+            "try:  model.save_pretrained(folder), and tokenizer.save_pretrained(folder) of a fast"
+            " tokenizer"
+        ) from error
+
+
+def _chat_template(folder: Path) -> dict[str, Any]:
+    """The template and the special tokens that it may name; empty without one."""
+    has_config = (folder / "tokenizer_config.json").exists()
+    known = json.loads(_read(folder, "tokenizer_config.json")) if has_config else {}
+    template = known.get("chat_template")
+    if isinstance(template, list):  # several with names
+        template = {item["name"]: item["template"] for item in template}.get("default")
+    if (folder / "chat_template.jinja").exists():
+        template = _read(folder, "chat_template.jinja")
+    if not template:
+        return {}
+    tokens = {key: value for key, value in known.items() if key.endswith("_token")}
+    return {
+        "template": template,
+        **{
+            key: value["content"] if isinstance(value, dict) else value
+            for key, value in tokens.items()
+            if isinstance(value, str | dict)
+        },
+    }
+
+
+def _load(folder: Path, dtype: str, device: str) -> Any:
+    try:
+        import transformers
+    except ImportError as error:
+        raise ImportError(
+            f"pteron.llm.export needs transformers ({error}).\ntry:  pip install transformers",
+            name="transformers",
+        ) from error
+    if dtype != "auto" and not isinstance(getattr(torch, dtype, None), torch.dtype):
+        raise ExportError(f"dtype: found {dtype!r}; expected auto, float32, bfloat16 or float16")
+    try:
+        model: Any = transformers.AutoModelForCausalLM.from_pretrained(
+            folder, local_files_only=True, use_safetensors=True, dtype=dtype
+        )
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise ExportError(
+            f"transformers {transformers.__version__} cannot load {str(folder)!r} as a causal"
+            f" language model: {error}"
+        ) from error
+    if hasattr(model, "set_experts_implementation"):
+        model.set_experts_implementation("batched_mm")  # the one without data-dependent shapes
+    return model.requires_grad_(False).to(device)
+
+
+def _length(config: Any, max_length: int | None) -> int:
+    most = getattr(config, "max_position_embeddings", None) or 1 << 31
+    length = min(most, 2048) if max_length is None else max_length
+    if not isinstance(length, int) or not 2 <= length <= most:
+        raise ExportError(
+            f"max_length: found {length!r}; expected 2 to {most}, the model's"
+            f" max_position_embeddings"
+        )
+    return length
+
+
+def _quantize(model: Any, kind: str) -> None:
+    try:
+        from torchao import quantization
+    except ImportError as error:
+        raise ImportError(
+            f"quantize={kind!r} needs torchao ({error}).\ntry:  pip install torchao",
+            name="torchao",
+        ) from error
+    config = (
+        quantization.Int8WeightOnlyConfig()
+        if kind == "int8"
+        else quantization.IntxWeightOnlyConfig(
+            weight_dtype=torch.int4,  # type: ignore[attr-defined]
+            granularity=quantization.PerGroup(32),
+        )
+    )
+    quantization.quantize_(model, config)
+
+
+def _methods(model: Any, batch: int, length: int, chunk: int) -> dict[str, Any]:
+    """Methods with example inputs, as `pteron.export` takes them."""
+    from pteron.llm.language_model import LanguageModel
+
+    try:
+        language_model = LanguageModel(model, batch, length).eval()
+    except (TypeError, ValueError, AttributeError, IndexError, RuntimeError) as error:
+        raise ExportError(
+            f"{type(model).__name__} does not run with a cache of keys and values alone"
+            f" ({type(error).__name__}: {error})"
+        ) from error
+    ones = torch.ones(batch, dtype=torch.int64, device=model.device)
+    time = min(3, chunk)
+    tokens = torch.arange(batch * time, device=model.device).reshape(batch, time) + 1
+    settings = {
+        "temperature": ones * 0.0,
+        "top_k": ones * 0,
+        "top_p": ones * 1.0,
+        "min_p": ones * 0.0,
+        "repetition_penalty": ones * 1.0,
+        "seed": ones * 0,
+    }
+    dim = torch.export.Dim("time", min=2, max=chunk)
+    return {
+        "prefill": (
+            language_model.prefill,
+            (tokens, ones * 0, ones * time),
+            ({1: dim}, None, None) if chunk > 2 else None,
+        ),
+        "decode": (
+            language_model.decode,
+            (tokens[:, :1], ones, *(settings[name] for name in SETTINGS)),
+        ),
+    }

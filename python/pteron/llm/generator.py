@@ -1,0 +1,347 @@
+"""Runs programs of `pteron.llm.export`; needs no torch.
+
+generator = Generator("model.pte")
+for text in generator("Once upon a time", max_new_tokens=50, temperature=0.8):
+    print(text, end="", flush=True)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pteron.runtime import Runtime
+
+if TYPE_CHECKING:
+    from pteron.runtime import Method
+
+Messages = Sequence[Mapping[str, Any]]
+"""A chat, as [{"role": "user", "content": "Hello"}]."""
+
+#: Constant methods that a program of a language model has.
+_CONSTANTS = ("get_max_seq_len", "get_max_context_len", "get_max_batch_size", "get_eos_ids")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How tokens are chosen.
+
+    Attributes:
+      temperature: of the softmax; 0 takes the likeliest token.
+      top_k: how many of the likeliest tokens are considered; 0 is all.
+      top_p: the share of probability that the considered tokens have together at least.
+      min_p: the least probability of considered tokens, relative to the likeliest one's.
+      repetition_penalty: divides positive logits of tokens that occurred, and multiplies negative
+        ones; 1 is none.
+      seed: the same seed gives the same text.
+
+    Raises:
+      ValueError: lists the settings that are out of range.
+    """
+
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        rules = {
+            "temperature": (0 <= self.temperature < float("inf"), "0 or more"),
+            "top_k": (0 <= self.top_k < 1 << 31, "0 or more"),
+            "top_p": (0 < self.top_p <= 1, "more than 0, at most 1"),
+            "min_p": (0 <= self.min_p <= 1, "0 to 1"),
+            "repetition_penalty": (0 < self.repetition_penalty < float("inf"), "more than 0"),
+            "seed": (0 <= self.seed < 1 << 63, "0 or more"),
+        }
+        wrong = [
+            f"{name} is {getattr(self, name)!r}; expected {expected}"
+            for name, (is_right, expected) in rules.items()
+            if not is_right
+        ]
+        if wrong:
+            raise ValueError("; ".join(wrong))
+
+    def inputs(self, batch: int) -> dict[str, np.ndarray[Any, Any]]:
+        """Inputs of `decode`."""
+        return {
+            field.name: np.full(
+                batch, getattr(self, field.name), np.float32 if field.type == "float" else np.int64
+            )
+            for field in dataclasses.fields(self)
+        }
+
+
+class Generator:
+    """Generates text. May be used from several threads; each text has a KV cache of its own.
+
+    Args:
+      path: a program of `pteron.llm.export`, or its bytes.
+      data_path, backend_options: as of `Runtime.load_program` and `Program.load_method`.
+
+    Attributes:
+      max_length: tokens of a text, prompt and answer together.
+      batch: texts that `tokens` generates at the same time.
+      eos: ids of the tokens that end a text.
+      tokenizer: a `tokenizers.Tokenizer`.
+
+    Raises:
+      ValueError: the program is no language model.
+      ImportError: the package tokenizers is not installed.
+    """
+
+    def __init__(
+        self,
+        path: Any,
+        *,
+        data_path: Any = None,
+        backend_options: Mapping[str, Mapping[str, bool | int | str]] | None = None,
+    ) -> None:
+        self._program = Runtime.get().load_program(path, data_path=data_path)
+        needed = {"prefill", "decode", "tokenizer", *_CONSTANTS}
+        if missing := sorted(needed - self._program.method_names):
+            name = repr(os.fspath(path)) if isinstance(path, str | os.PathLike) else "the program"
+            raise ValueError(
+                f"{name} is no language model: it has no method {', '.join(missing)}.\n"
+                "try:  pteron export-lm FOLDER -o model.pte"
+            )
+        self._chunk, self.max_length, self.batch, self.eos = map(self._constant, _CONSTANTS)
+        self._backend_options = backend_options
+        self._idle: list[tuple[Method, Method]] = []
+        with self._methods():
+            pass  # errors of loading are raised here
+        tokenizers = _module("tokenizers")
+        self.tokenizer = tokenizers.Tokenizer.from_str(self._constant("tokenizer"))
+        self.tokenizer.no_padding()
+        self.tokenizer.no_truncation()
+        self._decoding: Callable[[list[int]], Any] = lambda ids: tokenizers.decoders.DecodeStream(
+            ids=ids, skip_special_tokens=True
+        )
+
+    def _constant(self, name: str) -> Any:
+        return self._program.load_method(name)()
+
+    @contextlib.contextmanager
+    def _methods(self) -> Iterator[tuple[Method, Method]]:
+        """`prefill` and `decode` of a session that no other text uses."""
+        try:
+            methods = self._idle.pop()  # atomic
+        except IndexError:
+            session = self._program.session()
+            prefill, decode = (
+                self._program.load_method(
+                    name, session=session, backend_options=self._backend_options
+                )
+                for name in ("prefill", "decode")
+            )
+            methods = prefill, decode
+        try:
+            yield methods
+        finally:
+            self._idle.append(methods)
+
+    def ids(self, prompt: str | Messages) -> list[int]:
+        """The tokens of a text, with those that the tokenizer adds, or of a chat."""
+        if not prompt:
+            raise ValueError("the prompt is empty; expected a text or messages of a chat")
+        is_text = isinstance(prompt, str)
+        text = prompt if is_text else self.chat(prompt)  # type: ignore[arg-type]
+        return list(self.tokenizer.encode(text, add_special_tokens=is_text).ids)
+
+    def chat(self, messages: Messages) -> str:
+        """A chat as the model was trained on it, up to the beginning of the answer.
+
+        Raises:
+          ValueError: the model has no chat template, or it refuses the messages.
+        """
+        known = self._constant("chat_template")
+        if not known:
+            raise ValueError("the model has no chat template; expected the prompt as a text")
+        jinja2 = _module("jinja2")
+        sandbox = _module("jinja2.sandbox").ImmutableSandboxedEnvironment(
+            trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+        )
+
+        sandbox.filters["tojson"] = functools.partial(json.dumps, ensure_ascii=False)
+
+        def raise_exception(message: str) -> None:
+            raise jinja2.TemplateError(message)
+
+        tokens = {key: value for key, value in known.items() if key != "template"}
+        try:
+            text: str = sandbox.from_string(known["template"]).render(
+                messages=messages,
+                add_generation_prompt=True,
+                tools=None,
+                documents=None,
+                raise_exception=raise_exception,
+                strftime_now=time.strftime,
+                **tokens,
+            )
+        except jinja2.TemplateError as error:
+            raise ValueError(f"the model's chat template: {error}") from error
+        return text
+
+    def __call__(
+        self,
+        prompt: str | Messages | Sequence[int],
+        *,
+        max_new_tokens: int | None = None,
+        stop: str | Sequence[str] = (),
+        on_token: Callable[[int], object] = lambda token: None,
+        **settings: Any,
+    ) -> Iterator[str]:
+        """Texts whose concatenation is the answer, each as soon as it is known.
+
+        Close the iterator to cancel. Incomplete characters and beginnings of stop strings are held
+        back until the next token.
+
+        Args:
+          prompt: a text, a chat, or ids of tokens.
+          max_new_tokens: the answer's most tokens; by default as many as the cache has memory for.
+          stop: strings that end the answer; they are not part of it.
+          on_token: called with the id of each token.
+          **settings: those of `Settings`.
+
+        Raises:
+          ValueError: the prompt is empty or too long, or a setting is out of range.
+        """
+        known = isinstance(prompt, Sequence) and bool(prompt) and isinstance(prompt[0], int)
+        ids: list[int] = list(prompt) if known else self.ids(prompt)  # type: ignore[arg-type]
+        steps = self.tokens([ids], max_new_tokens=max_new_tokens, **settings)
+        stops = [stop] if isinstance(stop, str) else list(stop)
+        if not all(stops):
+            raise ValueError("stop: found an empty string, which is everywhere")
+        return self._texts(ids, steps, stops, on_token)
+
+    def _texts(
+        self,
+        ids: list[int],
+        steps: Iterator[list[int | None]],
+        stops: list[str],
+        on_token: Callable[[int], object],
+    ) -> Iterator[str]:
+        stream, held = self._decoding(ids), ""
+        with contextlib.closing(steps):  # type: ignore[type-var]
+            for (token,) in steps:
+                if token is None:
+                    break
+                on_token(token)
+                held += stream.step(self.tokenizer, token) or ""
+                found = [at for at in map(held.find, stops) if at >= 0]
+                if found:
+                    held = held[: min(found)]
+                    break
+                sure = len(held) - _beginning(held, stops)
+                if sure:
+                    yield held[:sure]
+                    held = held[sure:]
+        if held:
+            yield held
+
+    def tokens(
+        self,
+        prompts: Sequence[Sequence[int]],
+        *,
+        max_new_tokens: int | None = None,
+        **settings: Any,
+    ) -> Iterator[list[int | None]]:
+        """The next token of each prompt, step by step; None for a text that has ended.
+
+        A text ends before a token of `eos`, and with its `max_new_tokens` or the cache's memory.
+
+        Args:
+          prompts: ids of tokens, of at most `batch` texts.
+          max_new_tokens, **settings: as of a call.
+
+        Raises:
+          ValueError: as of a call.
+        """
+        chosen = Settings(**settings)
+        if not 1 <= len(prompts) <= self.batch:
+            raise ValueError(
+                f"found {len(prompts)} prompts; expected 1 to {self.batch}, the batch that the"
+                " program was exported with"
+            )
+        most = self.max_length if max_new_tokens is None else max_new_tokens
+        if most < 0:
+            raise ValueError(f"max_new_tokens is {most}; expected 0 or more")
+        size = self._constant("get_vocab_size")
+        for ids in prompts:
+            if not ids:
+                raise ValueError("the prompt is empty; expected at least one token")
+            if len(ids) >= self.max_length:
+                raise ValueError(
+                    f"the prompt has {len(ids)} tokens; expected less than {self.max_length}, the"
+                    " max_length that the program was exported with"
+                )
+            if not all(0 <= token < size for token in ids):
+                raise ValueError(f"the prompt has ids outside of the vocabulary, 0 to {size - 1}")
+        return self._steps(prompts, most, chosen)
+
+    def _steps(
+        self, prompts: Sequence[Sequence[int]], most: int, settings: Settings
+    ) -> Iterator[list[int | None]]:
+        left = [min(most, self.max_length - len(ids)) for ids in prompts]
+        with self._methods() as (prefill, decode):
+            self._read_prompts(prefill, prompts)
+            last: Any = np.zeros((self.batch, 1), np.int64)
+            position: Any = np.full(self.batch, self.max_length, np.int64)  # of no text
+            for row, ids in enumerate(prompts):
+                last[row], position[row] = ids[-1], len(ids) - 1
+            inputs = settings.inputs(self.batch)
+            while any(left):
+                outputs = decode(last, position, **inputs)
+                last, position = outputs["tokens"], outputs["position"]
+                found: list[int | None] = np.asarray(last)[: len(left), 0].tolist()
+                for row, token in enumerate(found):
+                    if not left[row] or token in self.eos:
+                        found[row], left[row] = None, 0
+                    else:
+                        left[row] -= 1
+                if any(token is not None for token in found):
+                    yield found
+
+    def _read_prompts(self, prefill: Method, prompts: Sequence[Sequence[int]]) -> None:
+        """All tokens but the last of each."""
+        longest = max(map(len, prompts)) - 1
+        for begin in range(0, longest, self._chunk):
+            count = max(min(self._chunk, longest - begin), 2)
+            tokens = np.zeros((self.batch, count), np.int64)
+            lengths = np.zeros(self.batch, np.int64)
+            for row, ids in enumerate(prompts):
+                part = ids[begin : min(begin + count, len(ids) - 1)]
+                tokens[row, : len(part)], lengths[row] = part, len(part)
+            prefill(tokens, np.full(self.batch, begin, np.int64), lengths)
+
+
+def _beginning(text: str, stops: Sequence[str]) -> int:
+    """The length of the longest end of `text` with which a stop string begins."""
+    return max(
+        (n for stop in stops for n in range(1, len(stop)) if text.endswith(stop[:n])), default=0
+    )
+
+
+def _module(name: str) -> Any:
+    import importlib
+
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        package = name.partition(".")[0]
+        if error.name != package:
+            raise
+        raise ImportError(
+            f"pteron.llm needs the package {package}, which is not installed;"
+            " try: pip install 'pteron[text]'",
+            name=package,
+        ) from error
