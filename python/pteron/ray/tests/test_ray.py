@@ -217,9 +217,38 @@ def test_values_that_a_dtype_cannot_hold(folder: Path) -> None:
     assert errors.tolist() == ["InvalidArgumentError: input ids: found float64, expected int64"]
 
 
-def test_a_column_that_is_missing(folder: Path) -> None:
-    with pytest.raises(pteron.InvalidArgumentError, match=r"inputs=\{'image': COLUMN\}"):
-        pteron.ray.Predictor(folder / "first.pte")({"picture": _images(1)})
+def test_columns_that_are_missing_or_taken(folder: Path) -> None:
+    image = {"image": _images(1)}
+    for options, batch, message in (
+        ({}, {"picture": _images(1)}, "no column 'image' among 'picture'"),
+        ({"keep": ["id"]}, image, "no column 'id' among 'image'"),
+        ({"error_column": "logits"}, image, "has an output 'logits'"),
+    ):
+        with pytest.raises(pteron.InvalidArgumentError, match=message):
+            _predictor(folder, "first", **options)(batch)
+
+
+def test_a_device_that_fails_is_no_fault_of_the_rows(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pteron.ray import serving
+
+    predictor, image = _predictor(folder, "first"), {"image": _images(1)}
+    replica = serving.Replica(predictor, max_batch_size=4, batch_wait_s=0)
+
+    def fails(*_: Any) -> Any:
+        raise pteron.BackendError("the device is gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(predictor.rows(), "_call", fails)
+        with pytest.raises(pteron.BackendError):
+            predictor({"image": _images(3)})
+        with pytest.raises(pteron.BackendError):
+            replica._run([image])
+        with pytest.raises(pteron.BackendError, match="gone"):
+            replica.check_health()
+    replica._run([image])
+    replica.check_health()
 
 
 def test_a_file_that_was_replaced_is_loaded_again(folder: Path, tmp_path: Path) -> None:
@@ -371,7 +400,7 @@ def test_requests_while_the_program_is_replaced(port: int, folder: Path) -> None
     stop = threading.Event()
 
     def client(number: int) -> list[int]:
-        versions = []
+        versions: list[int] = []
         for i in range(number, 100_000, 4):
             status, body = _post(port, _image(images[i % 64]))
             assert status == 200, (body, versions)
