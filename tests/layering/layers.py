@@ -119,7 +119,7 @@ ALLOWED: dict[str, frozenset[str]] = {
 
 _TESTS = frozenset({"testing", "tests"})
 _PYTHON_FOLDERS = ("backends", "exir", "runtime")
-_TOP_FOLDERS = (*_PYTHON_FOLDERS, "examples", "extension", "python", "tests", "third_party", "tools")
+_TOP_FOLDERS = (*_PYTHON_FOLDERS, *"examples extension python tests third_party tools".split())
 _PACKAGES = tuple(f"pteron.{folder}" for folder in _PYTHON_FOLDERS)
 # Another repository, with names of its own.
 _FOREIGN = "tests/downstream/workspace/"
