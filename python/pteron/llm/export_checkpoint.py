@@ -5,6 +5,7 @@ pteron.llm.export("folder", "model.pte", quantize="int8", max_length=4096)
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -14,7 +15,7 @@ from typing import Any
 import torch
 
 from pteron.exir.config import ExecutorchBackendConfig
-from pteron.exporter import ExportError, ExportReport, check_path
+from pteron.exporter import ExportError, ExportReport, check_path, partitioners_of
 from pteron.exporter import export as export_methods
 from pteron.exporter.backends import Backends
 from pteron.llm.sampling import SETTINGS
@@ -68,8 +69,9 @@ def export(
             raise ExportError(f"{name}: found {value!r}; expected an integer from {least} on")
     if quantize not in QUANTIZE:
         raise ExportError(f"quantize: found {quantize!r}; expected one of {', '.join(QUANTIZE)}")
+    partitioners_of(backend, {} if options is None else options)  # raises early
     source = Path(folder)
-    tokenizer = _read(source, "tokenizer.json")
+    tokenizer = _tokenizer(source)
     _read(source, "config.json")
     chat_template = _chat_template(source)
     on_stage("load the checkpoint")
@@ -124,6 +126,19 @@ def _read(folder: Path, name: str) -> str:
         ) from error
 
 
+def _tokenizer(folder: Path) -> str:
+    """The text of tokenizer.json, which the package tokenizers, of transformers, can read."""
+    text = _read(folder, "tokenizer.json")
+    try:
+        _transformers()
+        importlib.import_module("tokenizers").Tokenizer.from_str(text)
+    except ImportError:
+        raise
+    except Exception as error:
+        raise ExportError(f"{str(folder / 'tokenizer.json')!r} is no tokenizer: {error}") from error
+    return text
+
+
 def _chat_template(folder: Path) -> dict[str, Any]:
     """The template and the special tokens that it may name; empty without one."""
     has_config = (folder / "tokenizer_config.json").exists()
@@ -146,25 +161,35 @@ def _chat_template(folder: Path) -> dict[str, Any]:
     }
 
 
-def _load(folder: Path, dtype: str, device: str) -> Any:
+def _transformers() -> Any:
     try:
-        import transformers
+        return importlib.import_module("transformers")
     except ImportError as error:
         raise ImportError(
             f"pteron.llm.export needs transformers ({error}).\ntry:  pip install transformers",
             name="transformers",
         ) from error
+
+
+def _load(folder: Path, dtype: str, device: str) -> Any:
+    transformers = _transformers()
     if dtype != "auto" and not isinstance(getattr(torch, dtype, None), torch.dtype):
         raise ExportError(f"dtype: found {dtype!r}; expected auto, float32, bfloat16 or float16")
+    logging = transformers.utils.logging
+    shows = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
     try:
-        model: Any = transformers.AutoModelForCausalLM.from_pretrained(
+        model = transformers.AutoModelForCausalLM.from_pretrained(
             folder, local_files_only=True, use_safetensors=True, dtype=dtype
         )
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
+    except Exception as error:  # of safetensors, too
         raise ExportError(
             f"transformers {transformers.__version__} cannot load {str(folder)!r} as a causal"
             f" language model: {error}"
         ) from error
+    finally:
+        if shows:
+            logging.enable_progress_bar()
     if hasattr(model, "set_experts_implementation"):
         model.set_experts_implementation("batched_mm")  # the one without data-dependent shapes
     return model.requires_grad_(False).to(device)

@@ -135,6 +135,8 @@ class LanguageModel(nn.Module):
         zeros = torch.zeros(batch, dtype=torch.int64, device=model.device)
         with torch.no_grad():
             self.prefill(zeros[:, None], zeros, zeros)  # makes the buffers
+        if not any(name.startswith("keys_") for name in self._buffers):
+            raise ValueError("it stores none")
 
     def prefill(
         self, tokens: torch.Tensor, position: torch.Tensor, lengths: torch.Tensor

@@ -51,13 +51,32 @@ def choose(
     penalty = repetition_penalty[:, None]
     penalized = torch.where(logits < 0, logits * penalty, logits / penalty)
     logits = torch.where(seen, penalized, logits)
+    operands = (logits, position, temperature, top_k, top_p, min_p, seed)
+    if logits.device.type == "cpu":  # elsewhere the host would wait for the predicate
+        return torch.cond((temperature == 0).all(), _likeliest, _sampled, operands)
+    return _sampled(*operands)
+
+
+def _likeliest(logits: torch.Tensor, *others: torch.Tensor) -> torch.Tensor:
+    return logits.argmax(-1)
+
+
+def _sampled(
+    logits: torch.Tensor,
+    position: torch.Tensor,
+    temperature: torch.Tensor,
+    top_k: torch.Tensor,
+    top_p: torch.Tensor,
+    min_p: torch.Tensor,
+    seed: torch.Tensor,
+) -> torch.Tensor:
     greedy = (temperature == 0)[:, None]
     x = logits / torch.where(greedy, 1.0, temperature[:, None])
     # Relative to the maximum, for the precision of probabilities and thresholds near it.
     x = x - x.amax(-1, keepdim=True)
     low = x.amin(-1).clamp(min=_NEVER)
     count = torch.where(top_k > 0, top_k, x.shape[-1])[:, None]
-    by_k = _largest(low, lambda t: (x[:, None] >= t).sum(-1) >= count)
+    by_k = _largest(low, lambda t: (x[:, None] >= t).float().sum(-1) >= count)  # exact to 2^24
     weights = torch.where(x >= by_k[:, None], x.exp(), 0.0)
     share = (top_p * weights.sum(-1))[:, None]
     by_p = _largest(

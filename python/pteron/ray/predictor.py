@@ -78,19 +78,23 @@ class Predictor:
 
         Raises:
           NotSupportedError: the program has no batch dimension, or has state.
-          InvalidArgumentError: a column is missing.
+          InvalidArgumentError: a column is missing, or `error_column` is an output.
           BackendError, ResourceError: all rows failed so: that is no fault of the rows.
           PteronError, ValueError, TypeError: of a row, if `error_column` is None.
         """
         rows = self.rows()
         known = list(batch.column_names if hasattr(batch, "column_names") else batch)
         columns = {name: self._columns.get(name, name) for name in rows.input_names}
-        for name, column in columns.items():
+        for column in (*columns.values(), *(self._keep or ())):
             if column not in known:
                 raise InvalidArgumentError(
-                    f"no column {column!r} for input {name!r} of {self._path} among"
-                    f" {', '.join(map(repr, known))}; name another: inputs={{{name!r}: COLUMN}}"
+                    f"{self._path}: no column {column!r} among {', '.join(map(repr, known))};"
+                    " inputs={INPUT: COLUMN} and keep=[COLUMN] say which are meant"
                 )
+        if self._error_column in rows.output_names:
+            raise InvalidArgumentError(
+                f"{self._path} has an output {self._error_column!r}; give another error_column"
+            )
         if isinstance(batch, Mapping):
             arrays = batch
         else:
@@ -178,6 +182,9 @@ class Rows:
 
         Returns:
           Outputs by name, and the error of each row.
+
+        Raises:
+          BackendError, ResourceError: all rows failed, and this one by no fault of its own.
         """
         n = len(columns[self.input_names[0]])
         errors: list[Exception | None] = [None] * n
@@ -189,13 +196,14 @@ class Rows:
                 done.append((part, self._execute(columns, part)))
             except (CancelledError, NotSupportedError):
                 raise
-            except (PteronError, ValueError, TypeError) as error:
+            except (PteronError, ValueError, TypeError) as failure:
                 if len(part) > 1:
                     todo += [part[: len(part) // 2], part[len(part) // 2 :]]
                 else:
-                    errors[part[0]] = error
-        if n > 1 and not done and isinstance(errors[0], BackendError | ResourceError):
-            raise errors[0]
+                    errors[part[0]] = failure
+        for error in errors if not done else ():
+            if isinstance(error, BackendError | ResourceError):
+                raise error
         outputs = {
             name: _column([(part, results[i]) for part, results in done], n, self._outputs[i])
             for i, name in enumerate(self.output_names)

@@ -246,6 +246,13 @@ def test_a_folder_without_a_file(name: str, folder: Path, tmp_path: Path) -> Non
     assert not (tmp_path / "model.pte").exists()
 
 
+def test_a_file_that_is_no_tokenizer(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "folder")
+    (tmp_path / "folder" / "tokenizer.json").write_text("{}")
+    with pytest.raises(ExportError, match="is no tokenizer"):
+        pteron.llm.export(tmp_path / "folder", tmp_path / "model.pte")
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -292,5 +299,7 @@ def test_metadata_has_the_names_of_executorch(path: Path) -> None:
 def test_a_model_with_another_state_is_refused(tmp_path: Path) -> None:
     config = transformers.MambaConfig(vocab_size=258, hidden_size=32, num_hidden_layers=1)
     save(transformers.AutoModelForCausalLM.from_config(config), tmp_path / "mamba")
-    with pytest.raises(ExportError, match="MambaForCausalLM"):
+    with pytest.raises(
+        ExportError, match="MambaForCausalLM does not run with a cache of keys and values alone"
+    ):
         pteron.llm.export(tmp_path / "mamba", tmp_path / "model.pte")

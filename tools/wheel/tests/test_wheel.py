@@ -88,6 +88,7 @@ def test_it_requires_the_releases_of_torch_that_were_tested(folder: Path) -> Non
     first, *_, last = (name.strip('" ') for name in tested.split(","))
     after = f"2.{int(last.partition('.')[2]) + 1}"
     assert f'Requires-Dist: torch>={first},<{after}; extra == "lowering"' in metadata.read_text()
+    assert 'Requires-Dist: tokenizers; extra == "text"' in metadata.read_text()
 
 
 def test_the_runtime_needs_no_torch_and_comes_fast(folder: Path) -> None:

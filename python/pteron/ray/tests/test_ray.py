@@ -217,9 +217,38 @@ def test_values_that_a_dtype_cannot_hold(folder: Path) -> None:
     assert errors.tolist() == ["InvalidArgumentError: input ids: found float64, expected int64"]
 
 
-def test_a_column_that_is_missing(folder: Path) -> None:
-    with pytest.raises(pteron.InvalidArgumentError, match=r"inputs=\{'image': COLUMN\}"):
-        pteron.ray.Predictor(folder / "first.pte")({"picture": _images(1)})
+def test_columns_that_are_missing_or_taken(folder: Path) -> None:
+    image = {"image": _images(1)}
+    for options, batch, message in (
+        ({}, {"picture": _images(1)}, "no column 'image' among 'picture'"),
+        ({"keep": ["id"]}, image, "no column 'id' among 'image'"),
+        ({"error_column": "logits"}, image, "has an output 'logits'"),
+    ):
+        with pytest.raises(pteron.InvalidArgumentError, match=message):
+            _predictor(folder, "first", **options)(batch)
+
+
+def test_a_device_that_fails_is_no_fault_of_the_rows(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pteron.ray import serving
+
+    predictor, image = _predictor(folder, "first"), {"image": _images(1)}
+    replica = serving.Replica(predictor, max_batch_size=4, batch_wait_s=0)
+
+    def fails(*_: Any) -> Any:
+        raise pteron.BackendError("the device is gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(predictor.rows(), "_call", fails)
+        with pytest.raises(pteron.BackendError):
+            predictor({"image": _images(3)})
+        with pytest.raises(pteron.BackendError):
+            replica._run([image])
+        with pytest.raises(pteron.BackendError, match="gone"):
+            replica.check_health()
+    replica._run([image])
+    replica.check_health()
 
 
 def test_a_file_that_was_replaced_is_loaded_again(folder: Path, tmp_path: Path) -> None:
@@ -346,6 +375,17 @@ def _post(
     return answer.status, answer.read()
 
 
+def _serve(port: int, application: Any) -> Any:
+    """The handle of the application, when the proxy has heard of it, too."""
+    from ray import serve
+
+    handle = serve.run(application)
+    until = time.monotonic() + 30
+    while _post(port, {})[0] == 404 and time.monotonic() < until:
+        time.sleep(0.05)
+    return handle
+
+
 def _image(image: Any) -> dict[str, Any]:
     return {"inputs": {"image": [image.tolist()]}}
 
@@ -354,16 +394,16 @@ def test_requests_while_the_program_is_replaced(port: int, folder: Path) -> None
     """From four clients: each is answered by one of the programs, at the end by the second."""
     from ray import serve
 
-    serve.run(pteron.ray.deployment(folder / "first.pte", batch_wait_s=0.005))
+    _serve(port, pteron.ray.deployment(folder / "first.pte", batch_wait_s=0.005))
     images = _images(64)
     expected = [_expected(seed, images) for seed in range(2)]
     stop = threading.Event()
 
     def client(number: int) -> list[int]:
-        versions = []
+        versions: list[int] = []
         for i in range(number, 100_000, 4):
             status, body = _post(port, _image(images[i % 64]))
-            assert status == 200, body
+            assert status == 200, (body, versions)
             logits = np.array(json.loads(body)["outputs"]["logits"])
             fits = [np.allclose(logits[0], e[i % 64], atol=1e-4, rtol=1e-4) for e in expected]
             assert sum(fits) == 1
@@ -389,9 +429,7 @@ def test_requests_while_the_program_is_replaced(port: int, folder: Path) -> None
 
 def test_what_a_request_may_be(port: int, folder: Path) -> None:
     """Five at a time: each has its own answer, and those that fail say why."""
-    from ray import serve
-
-    handle = serve.run(pteron.ray.deployment(folder / "first.pte", batch_wait_s=0.1))
+    handle = _serve(port, pteron.ray.deployment(folder / "first.pte", batch_wait_s=0.1))
     images, expected = _images(10), _expected(0, _images(10))
     file = io.BytesIO()
     np.save(file, images)
@@ -422,12 +460,11 @@ def test_what_a_request_may_be(port: int, folder: Path) -> None:
 
 def test_a_full_queue_a_deadline_and_the_metrics(port: int, folder: Path) -> None:
     import ray
-    from ray import serve
 
     slow = pteron.ray.deployment(
         folder / "first.pte", batch_wait_s=1, max_ongoing_requests=4, max_queued_requests=1
     )
-    serve.run(slow)
+    _serve(port, slow)
     with concurrent.futures.ThreadPoolExecutor(12) as pool:
         answers = list(pool.map(lambda i: _post(port, _image(i)), _images(12)))
     assert {status for status, _ in answers} == {200, 503}

@@ -1,0 +1,76 @@
+"""Weights that export() quantizes: the tokens of torchao's own module, in a smaller file."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from torchao import quantization
+
+import pteron.llm
+from pteron.exir._serialize.program_file import deserialize_program
+from pteron.llm import language_model
+from tests.models.checkpoints import save
+
+
+@pytest.mark.parametrize(("kind", "dtype"), [("int8", "float32"), ("int4", "bfloat16")])
+def test_quantized_weights(
+    kind: str, dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(language_model, "choose", lambda logits, *_: logits.argmax(-1))
+    torch.manual_seed(0)
+    config = transformers.Qwen3Config(
+        vocab_size=258,
+        hidden_size=128,
+        intermediate_size=384,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=32,
+        eos_token_id=None,
+        initializer_range=0.2,
+    )
+    model = transformers.AutoModelForCausalLM.from_config(config).eval()
+    save(model, tmp_path)
+    program = tmp_path / "model.pte"
+    pteron.llm.export(
+        tmp_path,
+        program,
+        quantize=kind,
+        dtype=dtype,
+        max_length=64,
+        chunk=16,
+        options={"cpu.isa": "native"},
+    )
+    model = model.to(getattr(torch, dtype))
+    linear = sum(m.weight.numel() for m in model.modules() if isinstance(m, torch.nn.Linear))
+    embedding = model.get_input_embeddings().weight.nbytes
+    stored = (_weight_bytes(program) - embedding) / linear
+    assert 1 < stored < 1.4, "a byte each, once for both methods, and scales"
+    quantization.quantize_(model, _config(kind))
+    ids = torch.randint(2, 258, (1, 20))
+    with torch.no_grad():
+        expected = model.generate(ids, max_new_tokens=20, do_sample=False, use_cache=False)[0, 20:]
+    steps = pteron.llm.Generator(program).tokens(ids.tolist(), max_new_tokens=20)
+    found = [token for (token,) in steps]
+    assert len(set(found)) > 5
+    assert found == expected.tolist()
+
+
+def _weight_bytes(path: Path) -> int:
+    named = deserialize_program(path.read_bytes()).named_data
+    return sum(
+        len(data)
+        for key, data in named.items()
+        if not key.endswith("_so_blob") and not key.startswith("model_graph/")
+    )
+
+
+def _config(kind: str) -> Any:
+    if kind == "int8":
+        return quantization.Int8WeightOnlyConfig()
+    int4 = torch.int4  # type: ignore[attr-defined]
+    return quantization.IntxWeightOnlyConfig(
+        weight_dtype=int4, granularity=quantization.PerGroup(32)
+    )
