@@ -88,6 +88,8 @@ def test_it_requires_the_releases_of_torch_that_were_tested(folder: Path) -> Non
     first, *_, last = (name.strip('" ') for name in tested.split(","))
     after = f"2.{int(last.partition('.')[2]) + 1}"
     assert f'Requires-Dist: torch>={first},<{after}; extra == "lowering"' in metadata.read_text()
+    assert 'Requires-Dist: ray[data,serve]; extra == "ray"' in metadata.read_text()
+    assert "Provides-Extra: ray" in metadata.read_text()
     assert 'Requires-Dist: tokenizers; extra == "text"' in metadata.read_text()
 
 
