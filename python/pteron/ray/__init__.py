@@ -4,7 +4,7 @@
     import ray
     from ray import serve
 
-    dataset.map_batches(pteron.ray.Predictor, fn_constructor_args=("model.pte",), concurrency=2)
+    dataset.map_batches(pteron.ray.Predictor("model.pte"), batch_size=32)
     serve.run(pteron.ray.deployment("model.pte"))
 
 Needs `pip install 'pteron[ray]'`. docs/ray.md describes both.

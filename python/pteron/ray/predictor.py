@@ -1,6 +1,6 @@
 """Runs a program over batches of rows, as Ray Data gives them.
 
-    dataset.map_batches(pteron.ray.Predictor, fn_constructor_args=("model.pte",), concurrency=2)
+    dataset.map_batches(pteron.ray.Predictor("model.pte"), batch_size=32)
 
 A column of the batch is an input, an output is a column. Dimension 0 of inputs and outputs is the
 batch.
