@@ -27,7 +27,7 @@ class Opaque:
 def tree_of(value: Any) -> pytree.Tree:
     """As a program says how `value` is nested."""
     spec = torch.utils._pytree.tree_structure(value)
-    return pytree.parse(container_types(spec, spec, []).inputs, "inputs")
+    return pytree.parse(container_types(spec, spec, []).outputs, "outputs")
 
 
 def test_classes_with_fields() -> None:
