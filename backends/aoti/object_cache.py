@@ -29,8 +29,8 @@ _DIGEST = ".sha256"
 _ABANDONED_S = 3600
 
 
-#: Removed when the interpreter exits: it does not wait for daemon threads, and `workers` raises
-#: SystemExit in threads at any point, in `finally` as well.
+#: Removed when the interpreter exits: it does not wait for daemon threads, `workers` raises
+#: SystemExit in threads at any point, in `finally` as well, and a compiler may die late.
 _unfinished: set[Path] = set()
 os.register_at_fork(after_in_child=_unfinished.clear)
 
@@ -129,9 +129,9 @@ class ObjectCache:
             make(temporary)
             _digest_of(path).write_text(_sha256(temporary))
             os.replace(temporary, path)
+            _unfinished.discard(temporary)
         finally:
             temporary.unlink(missing_ok=True)
-            _unfinished.discard(temporary)
         with self._lock, contextlib.suppress(OSError):
             self._unchecked += path.stat().st_size
         if self._unchecked > self._limit_bytes // 16:  # looking through it takes a while

@@ -24,7 +24,7 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -191,11 +191,12 @@ def run(
     """`subprocess.run` with captured text, for a command that writes the file `output`."""
     scope = _thread.scope or _Scope()
     scope.check()
-    pipe = _pipe(os.getpid())
     # Registered before it starts: SystemExit may come when it has started and its constructor has
-    # not returned. Its text is in a file: of a pipe that ends early it would compile the beginning.
+    # not returned. If it comes before `pid` is assigned, the end of the pipe is what kills it.
     process: subprocess.Popen[str] = subprocess.Popen.__new__(subprocess.Popen)
-    with tempfile.TemporaryFile("w+", encoding="utf-8") as stdin, scope.process(process):
+    # Its text is in a file: of a pipe that ends early it would compile the beginning.
+    text_file = tempfile.TemporaryFile("w+", encoding="utf-8")
+    with _own_pipe() as pipe, text_file as stdin, scope.process(process):
         stdin.write(text or "")
         stdin.seek(0)
         process.__init__(  # type: ignore[misc]
@@ -237,6 +238,17 @@ class ProcessOfLibrary(subprocess.Popen[bytes]):
 
 
 _processes_of_libraries: weakref.WeakSet[ProcessOfLibrary] = weakref.WeakSet()
+
+
+@contextlib.contextmanager
+def _own_pipe() -> Iterator[int]:
+    """A pipe whose other end closes with this block, or when this process ends."""
+    reading, writing = os.pipe()
+    try:
+        yield reading
+    finally:
+        os.close(writing)
+        os.close(reading)
 
 
 @functools.lru_cache(maxsize=1)

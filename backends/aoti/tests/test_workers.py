@@ -1,11 +1,13 @@
 """Pools and compilers that end with their caller; real processes and signals."""
 
+import os
 import signal
 import subprocess
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,7 +60,7 @@ def run(*arguments):
     with inductor.compile_workers_started_by(workers.ProcessOfLibrary), workers.Workers(1) as pool:
         job = pool.submit(lambda: AsyncCompile.process_pool().submit(*arguments).result())
         print("begun", flush=True)
-        return job.result()
+    return job.result()
 
 try:
     print(run(os.system, f"touch {sys.argv[2]}; sleep 300"))
@@ -106,6 +108,29 @@ def test_all_ends_with_the_process(
     assert wait_for(lambda: not processes_with(mark), 1)
     if number != signal.SIGINT:  # the cache removes it, see its tests
         assert wait_for(lambda: not output.exists(), 1)
+
+
+def test_a_compiler_ends_whose_id_is_not_known(
+    mark: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SystemExit may be raised in a thread when it has started a process and not noted which."""
+    output, construct = tmp_path / ".new-1", subprocess.Popen.__init__
+
+    def interrupted(process: Any, *args: Any, **kwargs: Any) -> None:
+        construct(process, *args, **kwargs)
+        process.pid, process.returncode = None, 0
+        assert wait_for(output.exists, 20)
+        raise SystemExit
+
+    monkeypatch.setattr(subprocess.Popen, "__init__", interrupted)
+    with pytest.raises(SystemExit):
+        workers.run(
+            ["sh", "-c", "echo > $0; sleep 300 & sleep 300; wait", str(output)],
+            output=str(output),
+            environment={**os.environ, mark: "1"},
+        )
+    assert wait_for(lambda: not processes_with(mark), 5)
+    assert not output.exists()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
