@@ -72,7 +72,7 @@ def seeds() -> list[bytes]:
     return [bytes([kind]) + data for kind, data in enumerate(files)]
 
 
-def test_one_input(data: bytes) -> None:
+def read_input(data: bytes) -> None:
     if not data:
         return
     try:
@@ -85,6 +85,6 @@ if __name__ == "__main__":
     folder = Path(tempfile.mkdtemp())
     for index, seed in enumerate(seeds()):
         (folder / str(index)).write_bytes(seed)
-        test_one_input(seed)
-    atheris.Setup([*sys.argv, str(folder)], test_one_input)
+        read_input(seed)
+    atheris.Setup([*sys.argv, str(folder)], read_input)
     atheris.Fuzz()

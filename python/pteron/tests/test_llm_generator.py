@@ -209,7 +209,6 @@ def test_the_command_line(path: Path, capfd: pytest.CaptureFixture[str]) -> None
     assert "top_p is 7.0; expected" in capfd.readouterr().err
 
 
-@pytest.mark.skipif("RUNNER" not in os.environ, reason="needs the C++ program of the build")
 def test_the_runner_in_cpp_generates_the_same(path: Path, generator: Any) -> None:
     def run(*arguments: object) -> subprocess.CompletedProcess[bytes]:
         command = [os.path.abspath(os.environ["RUNNER"]), str(path), *map(str, arguments)]
