@@ -1,5 +1,6 @@
 # What type checkers know of __init__.py.
 from pteron import llm as llm
+from pteron import ray as ray
 from pteron.backends.apple.metal.metal_options import MetalOptions as MetalOptions
 from pteron.backends.apple.metal.metal_partitioner import MetalPartitioner as MetalPartitioner
 from pteron.backends.cpu.cpu_options import CpuOptions as CpuOptions
