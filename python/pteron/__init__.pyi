@@ -18,5 +18,6 @@ from pteron.sdk import include_dir as include_dir
 from pteron.sdk import pkg_config_path as pkg_config_path
 
 __all__: list[str]
+_PACKAGES: tuple[str, ...]
 
 def _how_to_install_torch() -> str: ...
