@@ -75,12 +75,15 @@ def export(
     _read(source, "config.json")
     chat_template = _chat_template(source)
     on_stage("load the checkpoint")
-    model = _load(source, dtype, "cuda" if "cuda" in _names(backend) else "cpu")
+    on_cpu = backend in ("cpu", ["cpu"])
+    model = _load(source, dtype)
+    if not on_cpu and torch.cuda.is_available():
+        model.cuda()
     config = model.config.get_text_config()
     length = _length(config, max_length)
     if quantize != "none":
         _quantize(model, quantize)
-    methods = _methods(model, batch, length, min(chunk, length))
+    methods = _methods(model, batch, length, min(chunk, length), on_cpu=on_cpu)
     eos = model.generation_config.eos_token_id
     eos = config.eos_token_id if eos is None else eos
     return export_methods(
@@ -100,14 +103,14 @@ def export(
         },
         backend=backend,
         options=options,
-        config=ExecutorchBackendConfig(verify="example" if verify else False),
+        config=ExecutorchBackendConfig(
+            verify="example" if verify else False,
+            skip_d2h_for_method_outputs={
+                name: name in ("decode", "greedy", "start", "copy") for name in methods
+            },
+        ),
         on_stage=on_stage,
     )
-
-
-def _names(backend: Backends) -> list[str]:
-    chosen = backend if isinstance(backend, list | tuple) else [backend]
-    return [name for name in chosen if isinstance(name, str)]
 
 
 def _read(folder: Path, name: str) -> str:
@@ -171,7 +174,7 @@ def _transformers() -> Any:
         ) from error
 
 
-def _load(folder: Path, dtype: str, device: str) -> Any:
+def _load(folder: Path, dtype: str) -> Any:
     transformers = _transformers()
     if dtype != "auto" and not isinstance(getattr(torch, dtype, None), torch.dtype):
         raise ExportError(f"dtype: found {dtype!r}; expected auto, float32, bfloat16 or float16")
@@ -192,7 +195,7 @@ def _load(folder: Path, dtype: str, device: str) -> Any:
             logging.enable_progress_bar()
     if hasattr(model, "set_experts_implementation"):
         model.set_experts_implementation("batched_mm")  # the one without data-dependent shapes
-    return model.requires_grad_(False).to(device)
+    return model.requires_grad_(False)
 
 
 def _length(config: Any, max_length: int | None) -> int:
@@ -225,37 +228,36 @@ def _quantize(model: Any, kind: str) -> None:
     quantization.quantize_(model, config)
 
 
-def _methods(model: Any, batch: int, length: int, chunk: int) -> dict[str, Any]:
+def _methods(model: Any, batch: int, length: int, chunk: int, *, on_cpu: bool) -> dict[str, Any]:
     """Methods with example inputs, as `pteron.export` takes them."""
     from pteron.llm.language_model import LanguageModel
 
     try:
-        language_model = LanguageModel(model, batch, length).eval()
+        language_model = LanguageModel(model, batch, length, decides=on_cpu).eval()
     except (TypeError, ValueError, AttributeError, IndexError, RuntimeError) as error:
         raise ExportError(
             f"{type(model).__name__} does not run with a cache of keys and values alone"
             f" ({type(error).__name__}: {error})"
         ) from error
-    ones = torch.ones(batch, dtype=torch.int64, device=model.device)
     time = min(3, chunk)
-    tokens = torch.arange(batch * time, device=model.device).reshape(batch, time) + 1
-    settings = {
-        "temperature": ones * 0.0,
-        "top_k": ones * 0,
-        "top_p": ones * 1.0,
-        "min_p": ones * 0.0,
-        "repetition_penalty": ones * 1.0,
-        "seed": ones * 0,
-    }
+    tokens = torch.arange(time, device=model.device)[None] + 1
+    zero, one = tokens[0, :1] * 0, tokens[0, :1]
+    settings = [
+        torch.full_like(one, value, dtype=torch.tensor(value).dtype) for value in SETTINGS.values()
+    ]
     dim = torch.export.Dim("time", min=2, max=chunk)
-    return {
+    methods: dict[str, Any] = {
         "prefill": (
             language_model.prefill,
-            (tokens, ones * 0, ones * time),
-            ({1: dim}, None, None) if chunk > 2 else None,
+            (tokens, zero, zero + time, zero),
+            ({1: dim}, None, None, None) if chunk > 2 else None,
         ),
-        "decode": (
-            language_model.decode,
-            (tokens[:, :1], ones, *(settings[name] for name in SETTINGS)),
-        ),
+        "start": (language_model.start, (zero, one, zero + time, *settings)),
+        "decode": (language_model.decode, ()),
+        "read": (language_model.read, ()),
     }
+    if not on_cpu:
+        methods["greedy"] = (language_model.greedy, ())
+    if batch > 1:
+        methods["copy"] = (language_model.copy, (zero, one))
+    return methods

@@ -12,16 +12,15 @@ import dataclasses
 import functools
 import json
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from pteron.llm.batch import Batch, Text
 from pteron.runtime import Runtime
-
-if TYPE_CHECKING:
-    from pteron.runtime import Method
 
 Messages = Sequence[Mapping[str, Any]]
 """A chat, as [{"role": "user", "content": "Hello"}]."""
@@ -71,18 +70,19 @@ class Settings:
         if wrong:
             raise ValueError("; ".join(wrong))
 
-    def inputs(self, batch: int) -> dict[str, np.ndarray[Any, Any]]:
-        """Inputs of `decode`."""
-        return {
-            field.name: np.full(
-                batch, getattr(self, field.name), np.float32 if field.type == "float" else np.int64
-            )
+    def inputs(self) -> list[np.ndarray[Any, Any]]:
+        """Inputs of `start`."""
+        return [
+            np.array([getattr(self, field.name)], np.float32 if field.type == "float" else np.int64)
             for field in dataclasses.fields(self)
-        }
+        ]
 
 
 class Generator:
-    """Generates text. May be used from several threads; each text has a KV cache of its own.
+    """Generates text. May be used from several threads, whose texts share steps of the program.
+
+    A cache has rows for `batch` texts, which begin and end while others go on; if all rows are in
+    use, there is another cache. What a row holds of a new prompt's beginning is not read again.
 
     Args:
       path: a program of `pteron.llm.export`, or its bytes.
@@ -90,7 +90,7 @@ class Generator:
 
     Attributes:
       max_length: tokens of a text, prompt and answer together.
-      batch: texts that `tokens` generates at the same time.
+      batch: texts that one step of the program continues.
       eos: ids of the tokens that end a text.
       tokenizer: a `tokenizers.Tokenizer`.
 
@@ -107,7 +107,7 @@ class Generator:
         backend_options: Mapping[str, Mapping[str, bool | int | str]] | None = None,
     ) -> None:
         self._program = Runtime.get().load_program(path, data_path=data_path)
-        needed = {"prefill", "decode", "tokenizer", *_CONSTANTS}
+        needed = {"prefill", "start", "decode", "read", "tokenizer", *_CONSTANTS}
         if missing := sorted(needed - self._program.method_names):
             name = repr(os.fspath(path)) if isinstance(path, str | os.PathLike) else "the program"
             raise ValueError(
@@ -116,9 +116,9 @@ class Generator:
             )
         self._chunk, self.max_length, self.batch, self.eos = map(self._constant, _CONSTANTS)
         self._backend_options = backend_options
-        self._idle: list[tuple[Method, Method]] = []
-        with self._methods():
-            pass  # errors of loading are raised here
+        self._vocabulary = self._constant("get_vocab_size")
+        self._batches = [self._new_batch()]  # errors of loading are raised here
+        self._growing = threading.Lock()
         tokenizers = _module("tokenizers")
         self.tokenizer = tokenizers.Tokenizer.from_str(self._constant("tokenizer"))
         self.tokenizer.no_padding()
@@ -130,24 +130,24 @@ class Generator:
     def _constant(self, name: str) -> Any:
         return self._program.load_method(name)()
 
-    @contextlib.contextmanager
-    def _methods(self) -> Iterator[tuple[Method, Method]]:
-        """`prefill` and `decode` of a session that no other text uses."""
-        try:
-            methods = self._idle.pop()  # atomic
-        except IndexError:
-            session = self._program.session()
-            prefill, decode = (
-                self._program.load_method(
-                    name, session=session, backend_options=self._backend_options
-                )
-                for name in ("prefill", "decode")
-            )
-            methods = prefill, decode
-        try:
-            yield methods
-        finally:
-            self._idle.append(methods)
+    def _new_batch(self) -> Batch:
+        return Batch(
+            self._program,
+            self._backend_options,
+            batch=self.batch,
+            length=self.max_length,
+            chunk=self._chunk,
+        )
+
+    def _taken(self, text: Text) -> Batch:
+        """Where there is a row for a text."""
+        with self._growing:
+            for batch in self._batches:
+                if batch.take(text):
+                    return batch
+            self._batches.append(self._new_batch())
+            self._batches[-1].take(text)
+            return self._batches[-1]
 
     def ids(self, prompt: str | Messages) -> list[int]:
         """The tokens of a text, with those that the tokenizer adds, or of a chat."""
@@ -275,7 +275,6 @@ class Generator:
         most = self.max_length if max_new_tokens is None else max_new_tokens
         if most < 0:
             raise ValueError(f"max_new_tokens is {most}; expected 0 or more")
-        size = self._constant("get_vocab_size")
         for ids in prompts:
             if not ids:
                 raise ValueError("the prompt is empty; expected at least one token")
@@ -284,44 +283,29 @@ class Generator:
                     f"the prompt has {len(ids)} tokens; expected less than {self.max_length}, the"
                     " max_length that the program was exported with"
                 )
-            if not all(0 <= token < size for token in ids):
-                raise ValueError(f"the prompt has ids outside of the vocabulary, 0 to {size - 1}")
+            if not all(0 <= token < self._vocabulary for token in ids):
+                raise ValueError(
+                    f"the prompt has ids outside of the vocabulary, 0 to {self._vocabulary - 1}"
+                )
         return self._steps(prompts, most, chosen)
 
     def _steps(
         self, prompts: Sequence[Sequence[int]], most: int, settings: Settings
     ) -> Iterator[list[int | None]]:
-        left = [min(most, self.max_length - len(ids)) for ids in prompts]
-        with self._methods() as (prefill, decode):
-            self._read_prompts(prefill, prompts)
-            last: Any = np.zeros((self.batch, 1), np.int64)
-            position: Any = np.full(self.batch, self.max_length, np.int64)  # of no text
-            for row, ids in enumerate(prompts):
-                last[row], position[row] = ids[-1], len(ids) - 1
-            inputs = settings.inputs(self.batch)
-            while any(left):
-                outputs = decode(last, position, **inputs)
-                last, position = outputs["tokens"], outputs["position"]
-                found: list[int | None] = np.asarray(last)[: len(left), 0].tolist()
-                for row, token in enumerate(found):
-                    if not left[row] or token in self.eos:
-                        found[row], left[row] = None, 0
-                    else:
-                        left[row] -= 1
-                if any(token is not None for token in found):
-                    yield found
-
-    def _read_prompts(self, prefill: Method, prompts: Sequence[Sequence[int]]) -> None:
-        """All tokens but the last of each."""
-        longest = max(map(len, prompts)) - 1
-        for begin in range(0, longest, self._chunk):
-            count = max(min(self._chunk, longest - begin), 2)
-            tokens = np.zeros((self.batch, count), np.int64)
-            lengths = np.zeros(self.batch, np.int64)
-            for row, ids in enumerate(prompts):
-                part = ids[begin : min(begin + count, len(ids) - 1)]
-                tokens[row, : len(part)], lengths[row] = part, len(part)
-            prefill(tokens, np.full(self.batch, begin, np.int64), lengths)
+        with contextlib.ExitStack() as stack:
+            rows = []
+            for ids in prompts:
+                left = min(most, self.max_length - len(ids))
+                text = Text(ids, left, settings.inputs(), self.eos)
+                batch = self._taken(text)
+                stack.callback(batch.end, text)
+                batch.begin(text)
+                rows.append((batch, text))
+            while True:
+                found = [batch.next(text) for batch, text in rows]
+                if all(token is None for token in found):
+                    return
+                yield found
 
 
 def _beginning(text: str, stops: Sequence[str]) -> int:
