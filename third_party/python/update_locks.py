@@ -123,6 +123,12 @@ LOCK_FILES = (
         add={"transformers": ("torch",)},
     ),
     LockFile(
+        "serve",
+        "third_party/serve/lock.json",
+        "third_party/serve/requirements.txt",
+        on=("common", "transformers"),
+    ),
+    LockFile(
         "model_libraries",
         "third_party/model_libraries/lock.json",
         "third_party/model_libraries/requirements.txt",

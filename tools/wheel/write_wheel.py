@@ -35,6 +35,10 @@ _REQUIRES = (
     'cryptography; extra == "sign"',
     'jinja2; extra == "text"',
     'tokenizers; extra == "text"',
+    'jinja2; extra == "serve"',
+    'starlette; extra == "serve"',
+    'tokenizers; extra == "serve"',
+    'uvicorn; extra == "serve"',
     'ray[data,serve]; extra == "ray"',
 )
 

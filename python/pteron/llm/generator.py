@@ -10,11 +10,14 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import glob
 import json
 import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Generator as Generator_
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -86,7 +89,8 @@ class Generator:
 
     Args:
       path: a program of `pteron.llm.export`, or its bytes.
-      data_path, backend_options: as of `Runtime.load_program` and `Program.load_method`.
+      data_path, backend_options: as of `Runtime.load_program` and `Program.load_method`; by default
+        the `.ptd` file that was exported beside the program.
 
     Attributes:
       max_length: tokens of a text, prompt and answer together.
@@ -106,6 +110,8 @@ class Generator:
         data_path: Any = None,
         backend_options: Mapping[str, Mapping[str, bool | int | str]] | None = None,
     ) -> None:
+        if data_path is None and isinstance(path, str | os.PathLike):
+            data_path = sorted(Path(path).parent.glob(f"{glob.escape(Path(path).stem)}.ptd"))
         self._program = Runtime.get().load_program(path, data_path=data_path)
         needed = {"prefill", "start", "decode", "read", "tokenizer", *_CONSTANTS}
         if missing := sorted(needed - self._program.method_names):
@@ -119,7 +125,7 @@ class Generator:
         self._vocabulary = self._constant("get_vocab_size")
         self._batches = [self._new_batch()]  # errors of loading are raised here
         self._growing = threading.Lock()
-        tokenizers = _module("tokenizers")
+        tokenizers = imported("tokenizers")
         self.tokenizer = tokenizers.Tokenizer.from_str(self._constant("tokenizer"))
         self.tokenizer.no_padding()
         self.tokenizer.no_truncation()
@@ -166,8 +172,8 @@ class Generator:
         known = self._constant("chat_template")
         if not known:
             raise ValueError("the model has no chat template; expected the prompt as a text")
-        jinja2 = _module("jinja2")
-        sandbox = _module("jinja2.sandbox").ImmutableSandboxedEnvironment(
+        jinja2 = imported("jinja2")
+        sandbox = imported("jinja2.sandbox").ImmutableSandboxedEnvironment(
             trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
         )
 
@@ -199,7 +205,7 @@ class Generator:
         stop: str | Sequence[str] = (),
         on_token: Callable[[int], object] = lambda token: None,
         **settings: Any,
-    ) -> Iterator[str]:
+    ) -> Answer:
         """Texts whose concatenation is the answer, each as soon as it is known.
 
         Close the iterator to cancel. Incomplete characters and beginnings of stop strings are held
@@ -209,7 +215,7 @@ class Generator:
           prompt: a text, a chat, or ids of tokens.
           max_new_tokens: the answer's most tokens; by default as many as the cache has memory for.
           stop: strings that end the answer; they are not part of it.
-          on_token: called with the id of each token.
+          on_token: called with the id of each token; what it raises ends the answer.
           **settings: those of `Settings`.
 
         Raises:
@@ -221,32 +227,14 @@ class Generator:
         stops = [stop] if isinstance(stop, str) else list(stop)
         if not all(stops):
             raise ValueError("stop: found an empty string, which is everywhere")
-        return self._texts(ids, steps, stops, on_token)
+        most = self.max_length if max_new_tokens is None else max_new_tokens
+        most = min(most, self.max_length - len(ids))
+        return Answer(steps, self._pieces(ids), stops, on_token, len(ids), most)
 
-    def _texts(
-        self,
-        ids: list[int],
-        steps: Iterator[list[int | None]],
-        stops: list[str],
-        on_token: Callable[[int], object],
-    ) -> Iterator[str]:
-        stream, held = self._decoding(ids), ""
-        with contextlib.closing(steps):  # type: ignore[type-var]
-            for (token,) in steps:
-                if token is None:
-                    break
-                on_token(token)
-                held += stream.step(self.tokenizer, token) or ""
-                found = [at for at in map(held.find, stops) if at >= 0]
-                if found:
-                    held = held[: min(found)]
-                    break
-                sure = len(held) - _beginning(held, stops)
-                if sure:
-                    yield held[:sure]
-                    held = held[sure:]
-        if held:
-            yield held
+    def _pieces(self, ids: list[int]) -> Callable[[int], str]:
+        """A function of each following token that returns the text that it completes."""
+        stream = self._decoding(ids)
+        return lambda token: stream.step(self.tokenizer, token) or ""
 
     def tokens(
         self,
@@ -308,6 +296,66 @@ class Generator:
                 yield found
 
 
+class Answer(Iterator[str]):
+    """What a call of `Generator` returns: an iterator of texts, for one thread at a time.
+
+    Attributes:
+      prompt_tokens: of the prompt.
+      tokens: so far.
+      finish_reason: "stop" after a token of `eos` or a stop string, "length" after the most tokens;
+        None until then.
+    """
+
+    def __init__(
+        self,
+        steps: Iterator[list[int | None]],
+        piece: Callable[[int], str],
+        stops: list[str],
+        on_token: Callable[[int], object],
+        prompt_tokens: int,
+        most: int,
+    ) -> None:
+        self.prompt_tokens, self.tokens = prompt_tokens, 0
+        self.finish_reason: str | None = None
+        self._texts = self._iterate(steps, piece, stops, on_token, most)
+
+    def __next__(self) -> str:
+        return next(self._texts)
+
+    def close(self) -> None:
+        """Ends the answer."""
+        self._texts.close()
+
+    def _iterate(
+        self,
+        steps: Iterator[list[int | None]],
+        piece: Callable[[int], str],
+        stops: list[str],
+        on_token: Callable[[int], object],
+        most: int,
+    ) -> Generator_[str, None, None]:
+        held, reason = "", "stop"
+        with contextlib.closing(steps):  # type: ignore[type-var]
+            for (token,) in steps:
+                assert token is not None
+                self.tokens += 1
+                on_token(token)
+                held += piece(token)
+                found = [at for at in map(held.find, stops) if at >= 0]
+                if found:
+                    held = held[: min(found)]
+                    break
+                sure = len(held) - _beginning(held, stops)
+                if sure:
+                    yield held[:sure]
+                    held = held[sure:]
+            else:
+                reason = "length" if self.tokens == most else "stop"
+        self.finish_reason = reason
+        if held:
+            yield held
+
+
 def _beginning(text: str, stops: Sequence[str]) -> int:
     """The length of the longest end of `text` with which a stop string begins."""
     return max(
@@ -315,7 +363,8 @@ def _beginning(text: str, stops: Sequence[str]) -> int:
     )
 
 
-def _module(name: str) -> Any:
+def imported(name: str, extra: str = "text") -> Any:
+    """A module of a package that the wheel has as an extra."""
     import importlib
 
     try:
@@ -325,7 +374,7 @@ def _module(name: str) -> Any:
         if error.name != package:
             raise
         raise ImportError(
-            f"pteron.llm needs the package {package}, which is not installed;"
-            " try: pip install 'pteron[text]'",
+            f"it needs the package {package}, which is not installed;"
+            f" try: pip install 'pteron[{extra}]'",
             name=package,
         ) from error

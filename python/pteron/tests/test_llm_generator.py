@@ -16,7 +16,7 @@ import transformers
 import pteron.llm
 from pteron.command.main import main
 from pteron.exporter import ExportError
-from tests.models.checkpoints import save
+from tests.models.checkpoints import byte_ids, save, trained
 
 TEXT = (
     "Once there was a café 🌍 at the end of the world. Its owner counted the guests, one after"
@@ -29,48 +29,10 @@ _TEMPLATE = (
 )
 
 
-def _trained() -> Any:
-    """Llama that knows one text by heart, with `<eos>` after it."""
-    torch.manual_seed(0)
-    torch.set_num_threads(1)  # the steps are too small for several threads
-    config = transformers.LlamaConfig(
-        vocab_size=258,
-        hidden_size=64,
-        intermediate_size=128,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=256,
-        bos_token_id=1,
-        eos_token_id=0,
-    )
-    model = transformers.AutoModelForCausalLM.from_config(config).train()
-    order = _ids(TEXT)
-    ids = torch.tensor([[*order, 0]])
-    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
-    for _ in range(150):
-        loss = model(input_ids=ids, labels=ids).loss
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    assert loss.item() < 0.01
-    return model.eval()
-
-
-def _ids(text: str) -> list[int]:
-    from tokenizers import pre_tokenizers
-
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    ((pretty, _),) = pre_tokenizers.ByteLevel(
-        add_prefix_space=False, use_regex=False
-    ).pre_tokenize_str(text)
-    return [2 + alphabet.index(character) for character in pretty]
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = tmp_path_factory.mktemp("checkpoint")
-    save(_trained(), found, chat_template=_TEMPLATE)
+    save(trained(TEXT), found, chat_template=_TEMPLATE)
     return found
 
 
@@ -95,7 +57,7 @@ def test_it_writes_its_text(generator: Any) -> None:
         assert all(pieces)
         assert not any("\ufffd" in piece for piece in pieces)
     assert len(list(generator("Once"))) > 100, "they come one by one"
-    assert _ids(TEXT)[:9] == generator.ids(TEXT)[:9]
+    assert byte_ids(TEXT)[:9] == generator.ids(TEXT)[:9]
 
 
 def test_an_answer_within_a_character_has_no_part_of_it(generator: Any) -> None:

@@ -18,7 +18,7 @@ from tests.models.checkpoints import save
 def test_quantized_weights(
     kind: str, dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(language_model, "choose", lambda logits, *_: logits.argmax(-1))
+    monkeypatch.setattr(language_model, "choose", lambda logits, *_, **__: logits.argmax(-1))
     torch.manual_seed(0)
     config = transformers.Qwen3Config(
         vocab_size=258,
