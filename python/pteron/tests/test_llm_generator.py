@@ -111,6 +111,42 @@ def test_texts_that_are_written_at_the_same_time_are_separate(generator: Any) ->
     assert "Once" + "".join(generator("Once")) == TEXT
 
 
+def test_beginnings_that_are_held_change_nothing(path: Path) -> None:
+    settings: dict[str, Any] = {"temperature": 2.0, "seed": 3, "repetition_penalty": 1.5}
+    generator = pteron.llm.Generator(path)
+    beginning = generator.ids(TEXT[:60])
+    prompts = [beginning + generator.ids(end) for end in ("was", "the", "it counted")]
+    expected = [
+        [t for (t,) in pteron.llm.Generator(path).tokens([ids], max_new_tokens=20, **settings)]
+        for ids in prompts
+    ]
+    (batch,) = generator._batches
+    prefill, copy = batch._methods["prefill"], batch._methods["copy"]
+    read: list[int] = []
+    copied: list[int] = []
+
+    class Counted:
+        def __init__(self, method: Any, add: Any) -> None:
+            self.method, self.add = method, add
+
+        def execute(self, inputs: list[Any]) -> Any:
+            self.add(inputs)
+            return self.method.execute(inputs)
+
+    batch._methods["prefill"] = Counted(prefill, lambda inputs: read.append(int(inputs[2][0])))
+    batch._methods["copy"] = Counted(copy, lambda inputs: copied.append(int(inputs[0][0])))
+    running = generator.tokens([prompts[0]], max_new_tokens=20, **settings)
+    found = [[t for (t,) in (next(running),)]]
+    for ids in prompts[1:]:  # in the other row: first copied, then held there
+        steps = generator.tokens([ids], max_new_tokens=20, **settings)
+        found.append([t for (t,) in steps])
+    found[0] += [t for (t,) in running]
+    assert found == expected
+    assert len({tuple(answer) for answer in expected}) == 3
+    assert sum(read) == len(prompts[0]) - 1 + 2 + len("it counted") - 1
+    assert copied == [0]
+
+
 def test_sampling_is_of_its_seed(generator: Any) -> None:
     def said(**settings: Any) -> str:
         return "".join(generator("Once", max_new_tokens=40, **settings))
