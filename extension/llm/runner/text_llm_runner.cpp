@@ -52,8 +52,8 @@ Result<int64_t> TextLLMRunner::constant(const char* method) {
 Error TextLLMRunner::load() {
   if (is_loaded_) return Error::Ok;
   PTERON_ASSIGN_OR_RETURN(const std::vector<std::string> names, module_.method_names());
-  for (const char* name : {"prefill", "start", "decode", "read", "get_max_seq_len", "get_max_context_len",
-                           "get_vocab_size", "get_eos_ids"}) {
+  for (const char* name : {"prefill", "start", "decode", "read", "get_max_seq_len",
+                           "get_max_context_len", "get_vocab_size", "get_eos_ids"}) {
     PTERON_CHECK_OR_RETURN(std::find(names.begin(), names.end(), name) != names.end(),
                            Error::InvalidProgram,
                            "the program is no language model: it has no method %s; try: pteron "

@@ -33,9 +33,11 @@ flags.DEFINE_integer(
 
 def run(positional: list[str]) -> bool:
     (name,) = only(positional, "model.pte")
+    values: dict[str, int] = {}
     for flag, least in (("max-queue", 1), ("max-body", 1), ("drain-seconds", 0)):
-        if FLAGS[flag].value < least:
-            raise UsageError(f"--{flag} is {FLAGS[flag].value}; expected {least} or more")
+        values[flag] = FLAGS[flag].value or 0
+        if values[flag] < least:
+            raise UsageError(f"--{flag} is {values[flag]}; expected {least} or more")
     path, *beside = program_file.files_of(name, FLAGS.data)
     from pteron.llm.generator import Generator, imported
 
@@ -45,14 +47,14 @@ def run(positional: list[str]) -> bool:
 
     generator = Generator(path, data_path=beside)
     limits = Limits(
-        queue=FLAGS["max-queue"].value,
+        queue=values["max-queue"],
         prompt=FLAGS["max-prompt"].value,
-        body=FLAGS["max-body"].value,
+        body=values["max-body"],
     )
     uvicorn.run(
         application(generator, FLAGS.name or Path(path).stem, limits),
         host=FLAGS.host,
         port=FLAGS.port,
-        timeout_graceful_shutdown=FLAGS["drain-seconds"].value,
+        timeout_graceful_shutdown=values["drain-seconds"],
     )
     return True

@@ -36,10 +36,6 @@ _ANSWER = TEXT.removeprefix("Once there")
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    import os
-
-    if os.environ.get("DEVP"):
-        return Path(os.environ["DEVP"])
     folder = tmp_path_factory.mktemp("checkpoint")
     save(trained(TEXT), folder, chat_template=_TEMPLATE)
     program = folder / "small.pte"
