@@ -106,7 +106,9 @@ ALLOWED: dict[str, frozenset[str]] = {
     | {"runtime/python", _CACHE},
     # C++ over the runtime.
     "extension/llm/runner": _CORE | {"runtime"},
-    "python/pteron/ray": frozenset({"python/pteron", "runtime", "runtime/python"}),
+    "python/pteron/ray": frozenset(
+        {"python/pteron", "python/pteron/llm", "runtime", "runtime/python"}
+    ),
     # Third-party code and developer tools depend on no layer.
     "third_party/*": frozenset(),
     "tools/*": frozenset(),
