@@ -69,13 +69,17 @@ def export(
             raise ExportError(f"{name}: found {value!r}; expected an integer from {least} on")
     if quantize not in QUANTIZE:
         raise ExportError(f"quantize: found {quantize!r}; expected one of {', '.join(QUANTIZE)}")
-    partitioners_of(backend, {} if options is None else options)  # raises early
+    options = {} if options is None else options
+    if quantize != "none" and backend in ("cpu", ["cpu"]):
+        # The layout of quantized weights is the same for both methods, and half a byte for int4.
+        options = {"cpu.weights": "packed", **options}
+    chosen = partitioners_of(backend, options)  # raises early
+    on_cpu = all(type(partitioner).__name__ == "CpuPartitioner" for partitioner in chosen)
     source = Path(folder)
     tokenizer = _tokenizer(source)
     _read(source, "config.json")
     chat_template = _chat_template(source)
     on_stage("load the checkpoint")
-    on_cpu = backend in ("cpu", ["cpu"])
     model = _load(source, dtype)
     if not on_cpu and torch.cuda.is_available():
         model.cuda()
