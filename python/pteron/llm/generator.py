@@ -119,7 +119,7 @@ class Generator:
         self._idle: list[tuple[Method, Method]] = []
         with self._methods():
             pass  # errors of loading are raised here
-        tokenizers = _module("tokenizers")
+        tokenizers = import_package("tokenizers")
         self.tokenizer = tokenizers.Tokenizer.from_str(self._constant("tokenizer"))
         self.tokenizer.no_padding()
         self.tokenizer.no_truncation()
@@ -166,8 +166,8 @@ class Generator:
         known = self._constant("chat_template")
         if not known:
             raise ValueError("the model has no chat template; expected the prompt as a text")
-        jinja2 = _module("jinja2")
-        sandbox = _module("jinja2.sandbox").ImmutableSandboxedEnvironment(
+        jinja2 = import_package("jinja2")
+        sandbox = import_package("jinja2.sandbox").ImmutableSandboxedEnvironment(
             trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
         )
 
@@ -331,7 +331,8 @@ def _beginning(text: str, stops: Sequence[str]) -> int:
     )
 
 
-def _module(name: str) -> Any:
+def import_package(name: str, extra: str = "text") -> Any:
+    """A module of a package that the wheel's `extra` brings."""
     import importlib
 
     try:
@@ -341,7 +342,7 @@ def _module(name: str) -> Any:
         if error.name != package:
             raise
         raise ImportError(
-            f"pteron.llm needs the package {package}, which is not installed;"
-            " try: pip install 'pteron[text]'",
+            f"this needs the package {package}, which is not installed;"
+            f" try: pip install 'pteron[{extra}]'",
             name=package,
         ) from error
