@@ -34,6 +34,9 @@ _REQUIRES = (
     'setuptools; extra == "lowering"',
     'cryptography; extra == "sign"',
     'jinja2; extra == "text"',
+    'soundfile; extra == "speech"',
+    'soxr; extra == "speech"',
+    'tokenizers; extra == "speech"',
     'tokenizers; extra == "text"',
     'ray[data,serve]; extra == "ray"',
 )
