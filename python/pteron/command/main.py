@@ -28,6 +28,8 @@ COMMANDS = {
     "export": "lower a model to a program file",
     "export-lm": "lower a language model of a checkpoint of transformers",
     "generate": "continue a text with a language model",
+    "export-asr": "lower a Whisper model of a checkpoint of transformers",
+    "transcribe": "write what is said in an audio file",
     "inspect": "show the contents of a program file",
     "run": "run a method once, on files",
     "bench": "benchmark a program, optionally against others",
@@ -47,6 +49,7 @@ exit codes
   4  nothing was compared: the program does not run on this machine
   130, 143  it was ended by Ctrl-C, or by SIGTERM
 """
+_EXTRA_PACKAGES = "cryptography jinja2 soundfile soxr tokenizers torchao transformers".split()
 _DONE, _FAILED, _USAGE, _DIFFERS, NOT_RUN = range(5)
 
 
@@ -88,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _DONE
     except ImportError as error:
-        if error.name in ("cryptography", "tokenizers", "jinja2", "transformers", "torchao"):
+        if error.name in _EXTRA_PACKAGES:
             print(f"pteron {name}: {error}", file=sys.stderr)
             return _FAILED
         if (error.name or "").partition(".")[0] != "torch":

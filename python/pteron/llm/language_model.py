@@ -17,7 +17,7 @@ from torch import nn
 from pteron.llm.sampling import choose
 
 ATTENTION = "pteron"
-"""Name of `_attention` and `_mask` in transformers' registries."""
+"""Name of `attention` and `_mask` in transformers' registries."""
 
 
 class BatchCache(transformers.Cache):  # type: ignore[misc]
@@ -87,7 +87,7 @@ def _mask(
     return mask
 
 
-def _attention(
+def attention(
     module: nn.Module,
     query: torch.Tensor,
     key: torch.Tensor,
@@ -121,7 +121,7 @@ class LanguageModel(nn.Module):
 
     def __init__(self, model: Any, batch: int, length: int) -> None:
         super().__init__()
-        transformers.AttentionInterface.register(ATTENTION, _attention)
+        transformers.AttentionInterface.register(ATTENTION, attention)
         transformers.AttentionMaskInterface.register(ATTENTION, _mask)
         model.set_attn_implementation(ATTENTION)
         self.model = model
