@@ -65,10 +65,10 @@ __all__ = sorted(_HOME)  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> object:
-    if name == "llm":
+    if name in ("asr", "llm"):
         import importlib
 
-        return importlib.import_module("pteron.llm")
+        return importlib.import_module(f"pteron.{name}")
     if name not in _HOME:
         message = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(message, name=name, obj=sys.modules[__name__])  # "Did you mean ...?"

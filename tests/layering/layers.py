@@ -101,10 +101,14 @@ ALLOWED: dict[str, frozenset[str]] = {
     ),
     "python/pteron/exporter": _EXIR | {"python/pteron"},
     "python/pteron/llm": _EXIR | {"python/pteron", "python/pteron/exporter", "runtime"},
+    "python/pteron/asr": _EXIR
+    | {"python/pteron", "python/pteron/exporter", "python/pteron/llm", "runtime"},
     "python/pteron/command": _EXIR
-    | {"python/pteron", "python/pteron/exporter", "python/pteron/llm", "runtime"}
+    | {"python/pteron", "python/pteron/asr", "python/pteron/exporter", "python/pteron/llm"}
+    | {"runtime"}
     | {"runtime/python", _CACHE},
     # C++ over the runtime.
+    "extension/asr/runner": _CORE | {"extension/llm/runner", "runtime"},
     "extension/llm/runner": _CORE | {"runtime"},
     "python/pteron/ray": frozenset(
         {"python/pteron", "python/pteron/llm", "runtime", "runtime/python"}

@@ -40,7 +40,7 @@ def test_type_checkers_know_the_same_names() -> None:
     stub = ast.parse(Path(pteron.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
     imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
     modules = [a.name for node in imports if node.module == "pteron" for a in node.names]
-    assert modules == ["llm"]
+    assert modules == ["asr", "llm"]
     names = {a.name for node in imports if node.module != "pteron" for a in node.names}
     stars = {node.module for node in imports if node.names[0].name == "*"}
     assert stars == {"pteron.exir", "pteron.runtime"}

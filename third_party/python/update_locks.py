@@ -103,6 +103,12 @@ LOCK_FILES = (
     ),
     LockFile("atheris", "third_party/atheris/lock.json", "third_party/atheris/requirements.txt"),
     LockFile(
+        "audio",
+        "third_party/audio/lock.json",
+        "third_party/audio/requirements.txt",
+        on=("common",),
+    ),
+    LockFile(
         "model_signing",
         "third_party/model_signing/lock.json",
         "third_party/model_signing/requirements.txt",

@@ -29,6 +29,8 @@ COMMANDS = {
     "export-lm": "lower a language model of a checkpoint of transformers",
     "generate": "continue a text with a language model",
     "serve": "answer OpenAI's HTTP requests with a language model",
+    "export-asr": "lower a Whisper model of a checkpoint of transformers",
+    "transcribe": "write what is said in an audio file",
     "inspect": "show the contents of a program file",
     "run": "run a method once, on files",
     "bench": "benchmark a program, optionally against others",
@@ -50,13 +52,7 @@ exit codes
 """
 #: Packages whose errors say how to install them.
 _EXTRAS = (
-    "cryptography",
-    "tokenizers",
-    "jinja2",
-    "transformers",
-    "torchao",
-    "uvicorn",
-    "starlette",
+    "cryptography jinja2 soundfile soxr starlette tokenizers torchao transformers uvicorn".split()
 )
 _DONE, _FAILED, _USAGE, _DIFFERS, NOT_RUN = range(5)
 

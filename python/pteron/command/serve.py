@@ -39,10 +39,10 @@ def run(positional: list[str]) -> bool:
         if values[flag] < least:
             raise UsageError(f"--{flag} is {values[flag]}; expected {least} or more")
     path, *beside = program_file.files_of(name, FLAGS.data)
-    from pteron.llm.generator import Generator, imported
+    from pteron.llm.generator import Generator, import_package
 
-    uvicorn = imported("uvicorn", "serve")
-    imported("starlette", "serve")
+    uvicorn = import_package("uvicorn", "serve")
+    import_package("starlette", "serve")
     from pteron.llm.server import Limits, application
 
     generator = Generator(path, data_path=beside)

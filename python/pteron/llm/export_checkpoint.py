@@ -76,17 +76,15 @@ def export(
     chosen = partitioners_of(backend, options)  # raises early
     on_cpu = all(type(partitioner).__name__ == "CpuPartitioner" for partitioner in chosen)
     source = Path(folder)
-    tokenizer = _tokenizer(source)
-    _read(source, "config.json")
+    tokenizer = tokenizer_of(source)
+    read_text(source, "config.json")
     chat_template = _chat_template(source)
     on_stage("load the checkpoint")
-    model = _load(source, dtype)
-    if not on_cpu and torch.cuda.is_available():
-        model.cuda()
+    model = load_checkpoint(source, dtype, backend)
     config = model.config.get_text_config()
     length = _length(config, max_length)
     if quantize != "none":
-        _quantize(model, quantize)
+        quantize_linear(model, quantize)
     methods = _methods(model, batch, length, min(chunk, length), on_cpu=on_cpu)
     eos = model.generation_config.eos_token_id
     eos = config.eos_token_id if eos is None else eos
@@ -117,7 +115,7 @@ def export(
     )
 
 
-def _read(folder: Path, name: str) -> str:
+def read_text(folder: Path, name: str) -> str:
     """A text file of the checkpoint, JSON if its name says so."""
     try:
         text = (folder / name).read_text("utf-8")
@@ -133,9 +131,9 @@ def _read(folder: Path, name: str) -> str:
         ) from error
 
 
-def _tokenizer(folder: Path) -> str:
+def tokenizer_of(folder: Path) -> str:
     """The text of tokenizer.json, which the package tokenizers, of transformers, can read."""
-    text = _read(folder, "tokenizer.json")
+    text = read_text(folder, "tokenizer.json")
     try:
         _transformers()
         importlib.import_module("tokenizers").Tokenizer.from_str(text)
@@ -149,12 +147,12 @@ def _tokenizer(folder: Path) -> str:
 def _chat_template(folder: Path) -> dict[str, Any]:
     """The template and the special tokens that it may name; empty without one."""
     has_config = (folder / "tokenizer_config.json").exists()
-    known = json.loads(_read(folder, "tokenizer_config.json")) if has_config else {}
+    known = json.loads(read_text(folder, "tokenizer_config.json")) if has_config else {}
     template = known.get("chat_template")
     if isinstance(template, list):  # several with names
         template = {item["name"]: item["template"] for item in template}.get("default")
     if (folder / "chat_template.jinja").exists():
-        template = _read(folder, "chat_template.jinja")
+        template = read_text(folder, "chat_template.jinja")
     if not template:
         return {}
     tokens = {key: value for key, value in known.items() if key.endswith("_token")}
@@ -178,28 +176,33 @@ def _transformers() -> Any:
         ) from error
 
 
-def _load(folder: Path, dtype: str) -> Any:
+def load_checkpoint(
+    folder: Path, dtype: str, backend: Backends, auto: str = "AutoModelForCausalLM"
+) -> Any:
+    """A model of transformers' class `auto`, on the device that `backend` lowers it on."""
     transformers = _transformers()
+    chosen = backend if isinstance(backend, list | tuple) else [backend]
     if dtype != "auto" and not isinstance(getattr(torch, dtype, None), torch.dtype):
         raise ExportError(f"dtype: found {dtype!r}; expected auto, float32, bfloat16 or float16")
     logging = transformers.utils.logging
     shows = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
-        model = transformers.AutoModelForCausalLM.from_pretrained(
+        model = getattr(transformers, auto).from_pretrained(
             folder, local_files_only=True, use_safetensors=True, dtype=dtype
         )
     except Exception as error:  # of safetensors, too
         raise ExportError(
-            f"transformers {transformers.__version__} cannot load {str(folder)!r} as a causal"
-            f" language model: {error}"
+            f"transformers {transformers.__version__} cannot load {str(folder)!r} with"
+            f" {auto}: {error}"
         ) from error
     finally:
         if shows:
             logging.enable_progress_bar()
     if hasattr(model, "set_experts_implementation"):
         model.set_experts_implementation("batched_mm")  # the one without data-dependent shapes
-    return model.requires_grad_(False)
+    on_gpu = "cuda" in chosen and torch.cuda.is_available()
+    return model.requires_grad_(False).to("cuda" if on_gpu else "cpu")
 
 
 def _length(config: Any, max_length: int | None) -> int:
@@ -213,7 +216,8 @@ def _length(config: Any, max_length: int | None) -> int:
     return length
 
 
-def _quantize(model: Any, kind: str) -> None:
+def quantize_linear(model: Any, kind: str) -> None:
+    """Quantizes weights of linear layers, in place, by torchao."""
     try:
         from torchao import quantization
     except ImportError as error:

@@ -125,7 +125,7 @@ class Generator:
         self._vocabulary = self._constant("get_vocab_size")
         self._batches = [self._new_batch()]  # errors of loading are raised here
         self._growing = threading.Lock()
-        tokenizers = imported("tokenizers")
+        tokenizers = import_package("tokenizers")
         self.tokenizer = tokenizers.Tokenizer.from_str(self._constant("tokenizer"))
         self.tokenizer.no_padding()
         self.tokenizer.no_truncation()
@@ -172,8 +172,8 @@ class Generator:
         known = self._constant("chat_template")
         if not known:
             raise ValueError("the model has no chat template; expected the prompt as a text")
-        jinja2 = imported("jinja2")
-        sandbox = imported("jinja2.sandbox").ImmutableSandboxedEnvironment(
+        jinja2 = import_package("jinja2")
+        sandbox = import_package("jinja2.sandbox").ImmutableSandboxedEnvironment(
             trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
         )
 
@@ -363,8 +363,8 @@ def _beginning(text: str, stops: Sequence[str]) -> int:
     )
 
 
-def imported(name: str, extra: str = "text") -> Any:
-    """A module of a package that the wheel has as an extra."""
+def import_package(name: str, extra: str = "text") -> Any:
+    """A module of a package that the wheel's `extra` brings."""
     import importlib
 
     try:
@@ -374,7 +374,7 @@ def imported(name: str, extra: str = "text") -> Any:
         if error.name != package:
             raise
         raise ImportError(
-            f"it needs the package {package}, which is not installed;"
+            f"this needs the package {package}, which is not installed;"
             f" try: pip install 'pteron[{extra}]'",
             name=package,
         ) from error

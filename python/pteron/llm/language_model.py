@@ -18,7 +18,7 @@ from torch import nn
 from pteron.llm.sampling import SETTINGS, choose
 
 ATTENTION = "pteron"
-"""Name of `_attention` and `_mask` in transformers' registries."""
+"""Name of `attention` and `_mask` in transformers' registries."""
 
 RECENT = 16
 """How many of the newest tokens `read` returns."""
@@ -27,25 +27,25 @@ _MULTIPLE = 16  # of the positions of the cache, which GPUs read in such pieces
 
 
 class BatchCache(transformers.Cache):  # type: ignore[misc]
-    """Keys and values of `length` positions of each row, and of more for tokens of no row.
+    """Keys and values of rows, with one position at least for tokens of no row.
 
     Layers appear with the first call of the model; then the buffers are of the module `owner`,
-    each [batch, positions, heads, width].
+    each [batch, length, heads, width].
 
     Attributes:
+      length: positions of a row.
       row: int64 [1], the row that the call is for; None for all rows.
       slots: int64 [rows, time], where the tokens of the call are stored.
       positions: int64 [rows, 1, time, 1], of the tokens of the call.
     """
 
-    row: torch.Tensor | None
+    row: torch.Tensor | None = None
     slots: torch.Tensor
     positions: torch.Tensor
 
     def __init__(self, owner: nn.Module, batch: int, length: int) -> None:
         super().__init__(layers=[])
-        self._owner, self._batch = owner, batch
-        self.length = -(-(length + 1) // _MULTIPLE) * _MULTIPLE
+        self._owner, self._batch, self.length = owner, batch, length
 
     def update(
         self,
@@ -101,7 +101,7 @@ def _mask(
     return mask
 
 
-def _attention(
+def attention(
     module: nn.Module,
     query: torch.Tensor,
     key: torch.Tensor,
@@ -142,11 +142,11 @@ class LanguageModel(nn.Module):
     def __init__(self, model: Any, batch: int, length: int, *, decides: bool = True) -> None:
         super().__init__()
         self._decides = decides
-        transformers.AttentionInterface.register(ATTENTION, _attention)
+        transformers.AttentionInterface.register(ATTENTION, attention)
         transformers.AttentionMaskInterface.register(ATTENTION, _mask)
         model.set_attn_implementation(ATTENTION)
         self.model = model
-        self._cache = BatchCache(self, batch, length)
+        self._cache = BatchCache(self, batch, -(-(length + 1) // _MULTIPLE) * _MULTIPLE)
         takes = inspect.signature(model.forward).parameters
         self._cache_argument = "cache" if "cache" in takes else "past_key_values"
         self._length = length
