@@ -1,7 +1,8 @@
 """Runs the pages: Python blocks one after another, commands of shell blocks, files that are named.
 
 A `text` block says, line by line, what the block before it prints or raises. Blocks of Python that
-are called `gpu` run where there is one; elsewhere they are only parsed.
+are called `gpu` run where there is one; elsewhere they are only parsed. A command that ends with
+`&` is a server, which runs until the end. Pages that are joined by `+` run in one folder.
 """
 
 import contextlib
@@ -10,6 +11,8 @@ import io
 import os
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +31,19 @@ def blocks(page: str) -> list[tuple[str, str, str]]:
     return _BLOCK.findall((_PAGES / f"{page}.md").read_text(encoding="utf-8"))
 
 
-def command(line: str) -> None:
+def command(line: str, servers: contextlib.ExitStack) -> None:
     """Runs a line of a shell block."""
     argv = shlex.split(line)
+    if argv[-1] == "&":
+        code = "import sys; from pteron.command.main import main; sys.exit(main())"
+        server = subprocess.Popen(
+            [sys.executable, "-c", code, *argv[1:-1]], stderr=subprocess.PIPE, text=True
+        )
+        servers.enter_context(server)
+        servers.callback(server.terminate)
+        assert server.stderr is not None
+        assert any("running on" in line for line in server.stderr), line
+        return
     assert argv[0] == "pteron", line
     values = importlib.import_module(f"pteron.command.{argv[1].replace('-', '_')}").FLAGS
     saved = flagsaver.save_flag_values(values)
@@ -40,13 +53,13 @@ def command(line: str) -> None:
         flagsaver.restore_flag_values(saved, values)
 
 
-def run(language: str, text: str, names: dict[str, Any]) -> str:
+def run(language: str, text: str, names: dict[str, Any], servers: contextlib.ExitStack) -> str:
     """What a block prints, and the error that it raises."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         if language == "sh":
             for line in text.splitlines():
-                command(line)
+                command(line, servers)
             return printed.getvalue()
         try:
             exec(text, names)
@@ -61,15 +74,16 @@ def test_a_page_does_what_it_says(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": page}
-    found = [*blocks(page), ("", "", "")]
-    for (language, file, text), (then, _, expected) in zip(found, found[1:], strict=False):
-        if file == "gpu" and not Runtime.get().backend_registry.is_available("CudaBackend"):
-            compile(text, page, "exec")
-        elif file not in ("", "gpu"):
-            Path(file).write_text(text, encoding="utf-8")
-        elif language != "text":
-            said = run(language, text, names)
-            if then == "text":
-                assert [line for line in expected.splitlines() if line not in said] == [], said
-            else:
-                assert "Error: " not in said, f"{text}\n{said}"
+    found = [block for name in page.split("+") for block in blocks(name)] + [("", "", "")]
+    with contextlib.ExitStack() as servers:
+        for (language, file, text), (then, _, expected) in zip(found, found[1:], strict=False):
+            if file == "gpu" and not Runtime.get().backend_registry.is_available("CudaBackend"):
+                compile(text, page, "exec")
+            elif file not in ("", "gpu"):
+                Path(file).write_text(text, encoding="utf-8")
+            elif language != "text":
+                said = run(language, text, names, servers)
+                if then == "text":
+                    assert [line for line in expected.splitlines() if line not in said] == [], said
+                else:
+                    assert "Error: " not in said, f"{text}\n{said}"

@@ -60,7 +60,7 @@ _HOMES = {
     "backends.apple.metal": ("MetalOptions", "MetalPartitioner"),
 }
 # Packages that are names themselves, as after `import pteron.llm`.
-_PACKAGES = ("llm", "ray")
+_PACKAGES = ("asr", "llm", "ray")
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = sorted(_HOME)  # noqa: PLE0605

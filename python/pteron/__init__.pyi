@@ -1,4 +1,5 @@
 # What type checkers know of __init__.py.
+from pteron import asr as asr
 from pteron import llm as llm
 from pteron import ray as ray
 from pteron.backends.apple.metal.metal_options import MetalOptions as MetalOptions

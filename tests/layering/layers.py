@@ -101,12 +101,18 @@ ALLOWED: dict[str, frozenset[str]] = {
     ),
     "python/pteron/exporter": _EXIR | {"python/pteron"},
     "python/pteron/llm": _EXIR | {"python/pteron", "python/pteron/exporter", "runtime"},
+    "python/pteron/asr": _EXIR
+    | {"python/pteron", "python/pteron/exporter", "python/pteron/llm", "runtime"},
     "python/pteron/command": _EXIR
-    | {"python/pteron", "python/pteron/exporter", "python/pteron/llm", "runtime"}
+    | {"python/pteron", "python/pteron/asr", "python/pteron/exporter", "python/pteron/llm"}
+    | {"runtime"}
     | {"runtime/python", _CACHE},
     # C++ over the runtime.
+    "extension/asr/runner": _CORE | {"extension/llm/runner", "runtime"},
     "extension/llm/runner": _CORE | {"runtime"},
-    "python/pteron/ray": frozenset({"python/pteron", "runtime", "runtime/python"}),
+    "python/pteron/ray": frozenset(
+        {"python/pteron", "python/pteron/llm", "runtime", "runtime/python"}
+    ),
     # Third-party code and developer tools depend on no layer.
     "third_party/*": frozenset(),
     "tools/*": frozenset(),

@@ -82,6 +82,42 @@ def random_model(family: str) -> Any:
     return transformers.AutoModelForCausalLM.from_config(config).eval()
 
 
+def trained(text: str) -> Any:
+    """Llama that knows one text by heart, with `<eos>` after it; for at most 256 tokens."""
+    torch.manual_seed(0)
+    torch.set_num_threads(1)  # the steps are too small for several threads
+    config = transformers.LlamaConfig(
+        vocab_size=258,
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=256,
+        bos_token_id=1,
+        eos_token_id=0,
+    )
+    model = transformers.AutoModelForCausalLM.from_config(config).train()
+    ids = torch.tensor([[*byte_ids(text), 0]])
+    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
+    for _ in range(150):
+        loss = model(input_ids=ids, labels=ids).loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert loss.item() < 0.01
+    return model.eval()
+
+
+def byte_ids(text: str) -> list[int]:
+    """Tokens of the tokenizer of `save`."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    ((pretty, _),) = pre_tokenizers.ByteLevel(
+        add_prefix_space=False, use_regex=False
+    ).pre_tokenize_str(text)
+    return [2 + alphabet.index(character) for character in pretty]
+
+
 def save(model: Any, folder: Path, **options: Any) -> None:
     """With a tokenizer of bytes: token 2 + n is the n-th character of ByteLevel's alphabet.
 

@@ -34,7 +34,14 @@ _REQUIRES = (
     'setuptools; extra == "lowering"',
     'cryptography; extra == "sign"',
     'jinja2; extra == "text"',
+    'soundfile; extra == "speech"',
+    'soxr; extra == "speech"',
+    'tokenizers; extra == "speech"',
     'tokenizers; extra == "text"',
+    'jinja2; extra == "serve"',
+    'starlette; extra == "serve"',
+    'tokenizers; extra == "serve"',
+    'uvicorn; extra == "serve"',
     'ray[data,serve]; extra == "ray"',
 )
 

@@ -6,12 +6,10 @@
 namespace pteron::llm {
 namespace {
 
-// A tensor [batch], with `first` in the first row.
+// A tensor [1].
 template <typename T>
-Result<TensorPtr> row(int64_t batch, T first, T others) {
-  std::vector<T> values(static_cast<size_t>(batch), others);
-  values[0] = first;
-  return make_tensor_ptr(std::move(values));
+Result<TensorPtr> one(T value) {
+  return make_tensor_ptr(std::vector<T>{value});
 }
 
 Error check(const GenerationConfig& config) {
@@ -54,8 +52,8 @@ Result<int64_t> TextLLMRunner::constant(const char* method) {
 Error TextLLMRunner::load() {
   if (is_loaded_) return Error::Ok;
   PTERON_ASSIGN_OR_RETURN(const std::vector<std::string> names, module_.method_names());
-  for (const char* name : {"prefill", "decode", "get_max_seq_len", "get_max_context_len",
-                           "get_max_batch_size", "get_vocab_size", "get_eos_ids"}) {
+  for (const char* name : {"prefill", "start", "decode", "read", "get_max_seq_len",
+                           "get_max_context_len", "get_vocab_size", "get_eos_ids"}) {
     PTERON_CHECK_OR_RETURN(std::find(names.begin(), names.end(), name) != names.end(),
                            Error::InvalidProgram,
                            "the program is no language model: it has no method %s; try: pteron "
@@ -64,17 +62,17 @@ Error TextLLMRunner::load() {
   }
   PTERON_ASSIGN_OR_RETURN(chunk_, constant("get_max_seq_len"));
   PTERON_ASSIGN_OR_RETURN(length_, constant("get_max_context_len"));
-  PTERON_ASSIGN_OR_RETURN(batch_, constant("get_max_batch_size"));
   PTERON_ASSIGN_OR_RETURN(vocabulary_, constant("get_vocab_size"));
-  PTERON_CHECK_OR_RETURN(chunk_ >= 2 && batch_ >= 1, Error::InvalidProgram,
+  PTERON_CHECK_OR_RETURN(chunk_ >= 2, Error::InvalidProgram,
                          "the program has sizes that no pteron export-lm writes");
   PTERON_ASSIGN_OR_RETURN(const Module::Outputs eos, module_.execute("get_eos_ids"));
   eos_.clear();
   for (size_t i = 0; i < eos.size(); ++i) {
     if (eos[i].is_int()) eos_.push_back(eos[i].to_int());
   }
-  PTERON_RETURN_IF_ERROR(module_.load_method("prefill"));
-  PTERON_RETURN_IF_ERROR(module_.load_method("decode"));
+  for (const char* name : {"prefill", "start", "decode", "read"}) {
+    PTERON_RETURN_IF_ERROR(module_.load_method(name));
+  }
   is_loaded_ = true;
   return Error::Ok;
 }
@@ -85,15 +83,14 @@ Error TextLLMRunner::prefill(const std::vector<int64_t>& prompt) {
   for (int64_t begin = 0; begin < count && !is_stopped_; begin += chunk_) {
     const int64_t length = std::min(chunk_, count - begin);
     const int64_t time = std::max<int64_t>(length, 2);  // the least that prefill takes
-    std::vector<int64_t> ids(static_cast<size_t>(batch_ * time));
+    std::vector<int64_t> ids(static_cast<size_t>(time));
     std::copy_n(prompt.begin() + begin, length, ids.begin());
-    PTERON_ASSIGN_OR_RETURN(const TensorPtr tokens, make_tensor_ptr({batch_, time}, ids));
-    PTERON_ASSIGN_OR_RETURN(const TensorPtr position, row<int64_t>(batch_, begin, 0));
-    PTERON_ASSIGN_OR_RETURN(const TensorPtr lengths, row<int64_t>(batch_, length, 0));
+    PTERON_ASSIGN_OR_RETURN(const TensorPtr tokens, make_tensor_ptr({1, time}, ids));
+    PTERON_ASSIGN_OR_RETURN(const TensorPtr position, one<int64_t>(begin));
+    PTERON_ASSIGN_OR_RETURN(const TensorPtr lengths, one<int64_t>(length));
+    PTERON_ASSIGN_OR_RETURN(const TensorPtr row, one<int64_t>(0));
     PTERON_RETURN_IF_ERROR(
-        module_
-            .execute("prefill", {{"tokens", tokens}, {"position", position}, {"lengths", lengths}})
-            .take_error());
+        module_.execute("prefill", {tokens, position, lengths, row}).take_error());
   }
   return Error::Ok;
 }
@@ -116,33 +113,30 @@ Error TextLLMRunner::generate_tokens(const std::vector<int64_t>& prompt,
   }
   is_stopped_ = false;
   PTERON_RETURN_IF_ERROR(prefill(prompt));
-  PTERON_ASSIGN_OR_RETURN(const auto temperature, row<float>(batch_, config.temperature, 0));
-  PTERON_ASSIGN_OR_RETURN(const auto top_k, row<int64_t>(batch_, config.top_k, 0));
-  PTERON_ASSIGN_OR_RETURN(const auto top_p, row<float>(batch_, config.top_p, 1));
-  PTERON_ASSIGN_OR_RETURN(const auto min_p, row<float>(batch_, config.min_p, 0));
-  PTERON_ASSIGN_OR_RETURN(const auto penalty, row<float>(batch_, config.repetition_penalty, 1));
-  PTERON_ASSIGN_OR_RETURN(const auto seed, row<int64_t>(batch_, config.seed, 0));
-  std::vector<int64_t> tokens(static_cast<size_t>(batch_));
-  tokens[0] = prompt.back();
+  PTERON_ASSIGN_OR_RETURN(const auto row, one<int64_t>(0));
+  PTERON_ASSIGN_OR_RETURN(const auto last, one<int64_t>(prompt.back()));
+  PTERON_ASSIGN_OR_RETURN(const auto position, one<int64_t>(count - 1));
+  PTERON_ASSIGN_OR_RETURN(const auto temperature, one<float>(config.temperature));
+  PTERON_ASSIGN_OR_RETURN(const auto top_k, one<int64_t>(config.top_k));
+  PTERON_ASSIGN_OR_RETURN(const auto top_p, one<float>(config.top_p));
+  PTERON_ASSIGN_OR_RETURN(const auto min_p, one<float>(config.min_p));
+  PTERON_ASSIGN_OR_RETURN(const auto penalty, one<float>(config.repetition_penalty));
+  PTERON_ASSIGN_OR_RETURN(const auto seed, one<int64_t>(config.seed));
+  PTERON_RETURN_IF_ERROR(
+      module_
+          .execute("start", {row, last, position, temperature, top_k, top_p, min_p, penalty, seed})
+          .take_error());
   const int32_t most =
       config.resolve_max_new_tokens(static_cast<int32_t>(length_), static_cast<int32_t>(count));
   for (int64_t i = 0; i < most && !is_stopped_; ++i) {
-    PTERON_ASSIGN_OR_RETURN(const TensorPtr last, make_tensor_ptr({batch_, 1}, tokens));
-    PTERON_ASSIGN_OR_RETURN(const TensorPtr position, row<int64_t>(batch_, count - 1 + i, length_));
-    PTERON_ASSIGN_OR_RETURN(const Module::Outputs outputs,
-                            module_.execute("decode", {{"tokens", last},
-                                                       {"position", position},
-                                                       {"temperature", temperature},
-                                                       {"top_k", top_k},
-                                                       {"top_p", top_p},
-                                                       {"min_p", min_p},
-                                                       {"repetition_penalty", penalty},
-                                                       {"seed", seed}}));
-    PTERON_ASSIGN_OR_RETURN(const Tensor chosen, outputs.tensor("tokens"));
-    PTERON_ASSIGN_OR_RETURN(tokens, to_vector<int64_t>(chosen));
-    const bool ends = std::find(eos_.begin(), eos_.end(), tokens[0]) != eos_.end();
+    PTERON_RETURN_IF_ERROR(module_.execute("decode").take_error());
+    PTERON_ASSIGN_OR_RETURN(const Module::Outputs outputs, module_.execute("read"));
+    PTERON_ASSIGN_OR_RETURN(const Tensor newest, outputs.tensor("tokens"));
+    PTERON_ASSIGN_OR_RETURN(const std::vector<int64_t> tokens, to_vector<int64_t>(newest));
+    const int64_t token = tokens[static_cast<size_t>(newest.size(1) - 1)];
+    const bool ends = std::find(eos_.begin(), eos_.end(), token) != eos_.end();
     if (ends && !config.ignore_eos) break;
-    on_token(tokens[0]);
+    on_token(token);
   }
   return Error::Ok;
 }

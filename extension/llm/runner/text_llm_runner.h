@@ -76,7 +76,6 @@ class TextLLMRunner final {
   std::vector<int64_t> eos_;
   int64_t chunk_ = 0;   // the most tokens of one call of prefill
   int64_t length_ = 0;  // of the cache
-  int64_t batch_ = 0;   // rows, of which the first is used
   int64_t vocabulary_ = 0;
   bool is_loaded_ = false;
   std::atomic<bool> is_stopped_{false};

@@ -28,6 +28,9 @@ COMMANDS = {
     "export": "lower a model to a program file",
     "export-lm": "lower a language model of a checkpoint of transformers",
     "generate": "continue a text with a language model",
+    "serve": "answer OpenAI's HTTP requests with a language model",
+    "export-asr": "lower a Whisper model of a checkpoint of transformers",
+    "transcribe": "write what is said in an audio file",
     "inspect": "show the contents of a program file",
     "run": "run a method once, on files",
     "bench": "benchmark a program, optionally against others",
@@ -47,6 +50,10 @@ exit codes
   4  nothing was compared: the program does not run on this machine
   130, 143  it was ended by Ctrl-C, or by SIGTERM
 """
+#: Packages whose errors say how to install them.
+_EXTRAS = (
+    "cryptography jinja2 soundfile soxr starlette tokenizers torchao transformers uvicorn".split()
+)
 _DONE, _FAILED, _USAGE, _DIFFERS, NOT_RUN = range(5)
 
 
@@ -88,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _DONE
     except ImportError as error:
-        if error.name in ("cryptography", "tokenizers", "jinja2", "transformers", "torchao"):
+        if error.name in _EXTRAS:
             print(f"pteron {name}: {error}", file=sys.stderr)
             return _FAILED
         if (error.name or "").partition(".")[0] != "torch":

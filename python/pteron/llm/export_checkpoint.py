@@ -69,18 +69,23 @@ def export(
             raise ExportError(f"{name}: found {value!r}; expected an integer from {least} on")
     if quantize not in QUANTIZE:
         raise ExportError(f"quantize: found {quantize!r}; expected one of {', '.join(QUANTIZE)}")
-    partitioners_of(backend, {} if options is None else options)  # raises early
+    options = {} if options is None else options
+    if quantize != "none" and backend in ("cpu", ["cpu"]):
+        # The layout of quantized weights is the same for both methods, and half a byte for int4.
+        options = {"cpu.weights": "packed", **options}
+    chosen = partitioners_of(backend, options)  # raises early
+    on_cpu = all(type(partitioner).__name__ == "CpuPartitioner" for partitioner in chosen)
     source = Path(folder)
-    tokenizer = _tokenizer(source)
-    _read(source, "config.json")
+    tokenizer = tokenizer_of(source)
+    read_text(source, "config.json")
     chat_template = _chat_template(source)
     on_stage("load the checkpoint")
-    model = _load(source, dtype, "cuda" if "cuda" in _names(backend) else "cpu")
+    model = load_checkpoint(source, dtype, backend)
     config = model.config.get_text_config()
     length = _length(config, max_length)
     if quantize != "none":
-        _quantize(model, quantize)
-    methods = _methods(model, batch, length, min(chunk, length))
+        quantize_linear(model, quantize)
+    methods = _methods(model, batch, length, min(chunk, length), on_cpu=on_cpu)
     eos = model.generation_config.eos_token_id
     eos = config.eos_token_id if eos is None else eos
     return export_methods(
@@ -100,17 +105,17 @@ def export(
         },
         backend=backend,
         options=options,
-        config=ExecutorchBackendConfig(verify="example" if verify else False),
+        config=ExecutorchBackendConfig(
+            verify="example" if verify else False,
+            skip_d2h_for_method_outputs={
+                name: name in ("decode", "greedy", "start", "copy") for name in methods
+            },
+        ),
         on_stage=on_stage,
     )
 
 
-def _names(backend: Backends) -> list[str]:
-    chosen = backend if isinstance(backend, list | tuple) else [backend]
-    return [name for name in chosen if isinstance(name, str)]
-
-
-def _read(folder: Path, name: str) -> str:
+def read_text(folder: Path, name: str) -> str:
     """A text file of the checkpoint, JSON if its name says so."""
     try:
         text = (folder / name).read_text("utf-8")
@@ -126,9 +131,9 @@ def _read(folder: Path, name: str) -> str:
         ) from error
 
 
-def _tokenizer(folder: Path) -> str:
+def tokenizer_of(folder: Path) -> str:
     """The text of tokenizer.json, which the package tokenizers, of transformers, can read."""
-    text = _read(folder, "tokenizer.json")
+    text = read_text(folder, "tokenizer.json")
     try:
         _transformers()
         importlib.import_module("tokenizers").Tokenizer.from_str(text)
@@ -142,12 +147,12 @@ def _tokenizer(folder: Path) -> str:
 def _chat_template(folder: Path) -> dict[str, Any]:
     """The template and the special tokens that it may name; empty without one."""
     has_config = (folder / "tokenizer_config.json").exists()
-    known = json.loads(_read(folder, "tokenizer_config.json")) if has_config else {}
+    known = json.loads(read_text(folder, "tokenizer_config.json")) if has_config else {}
     template = known.get("chat_template")
     if isinstance(template, list):  # several with names
         template = {item["name"]: item["template"] for item in template}.get("default")
     if (folder / "chat_template.jinja").exists():
-        template = _read(folder, "chat_template.jinja")
+        template = read_text(folder, "chat_template.jinja")
     if not template:
         return {}
     tokens = {key: value for key, value in known.items() if key.endswith("_token")}
@@ -171,28 +176,33 @@ def _transformers() -> Any:
         ) from error
 
 
-def _load(folder: Path, dtype: str, device: str) -> Any:
+def load_checkpoint(
+    folder: Path, dtype: str, backend: Backends, auto: str = "AutoModelForCausalLM"
+) -> Any:
+    """A model of transformers' class `auto`, on the device that `backend` lowers it on."""
     transformers = _transformers()
+    chosen = backend if isinstance(backend, list | tuple) else [backend]
     if dtype != "auto" and not isinstance(getattr(torch, dtype, None), torch.dtype):
         raise ExportError(f"dtype: found {dtype!r}; expected auto, float32, bfloat16 or float16")
     logging = transformers.utils.logging
     shows = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
-        model = transformers.AutoModelForCausalLM.from_pretrained(
+        model = getattr(transformers, auto).from_pretrained(
             folder, local_files_only=True, use_safetensors=True, dtype=dtype
         )
     except Exception as error:  # of safetensors, too
         raise ExportError(
-            f"transformers {transformers.__version__} cannot load {str(folder)!r} as a causal"
-            f" language model: {error}"
+            f"transformers {transformers.__version__} cannot load {str(folder)!r} with"
+            f" {auto}: {error}"
         ) from error
     finally:
         if shows:
             logging.enable_progress_bar()
     if hasattr(model, "set_experts_implementation"):
         model.set_experts_implementation("batched_mm")  # the one without data-dependent shapes
-    return model.requires_grad_(False).to(device)
+    on_gpu = "cuda" in chosen and torch.cuda.is_available()
+    return model.requires_grad_(False).to("cuda" if on_gpu else "cpu")
 
 
 def _length(config: Any, max_length: int | None) -> int:
@@ -206,7 +216,8 @@ def _length(config: Any, max_length: int | None) -> int:
     return length
 
 
-def _quantize(model: Any, kind: str) -> None:
+def quantize_linear(model: Any, kind: str) -> None:
+    """Quantizes weights of linear layers, in place, by torchao."""
     try:
         from torchao import quantization
     except ImportError as error:
@@ -225,37 +236,36 @@ def _quantize(model: Any, kind: str) -> None:
     quantization.quantize_(model, config)
 
 
-def _methods(model: Any, batch: int, length: int, chunk: int) -> dict[str, Any]:
+def _methods(model: Any, batch: int, length: int, chunk: int, *, on_cpu: bool) -> dict[str, Any]:
     """Methods with example inputs, as `pteron.export` takes them."""
     from pteron.llm.language_model import LanguageModel
 
     try:
-        language_model = LanguageModel(model, batch, length).eval()
+        language_model = LanguageModel(model, batch, length, decides=on_cpu).eval()
     except (TypeError, ValueError, AttributeError, IndexError, RuntimeError) as error:
         raise ExportError(
             f"{type(model).__name__} does not run with a cache of keys and values alone"
             f" ({type(error).__name__}: {error})"
         ) from error
-    ones = torch.ones(batch, dtype=torch.int64, device=model.device)
     time = min(3, chunk)
-    tokens = torch.arange(batch * time, device=model.device).reshape(batch, time) + 1
-    settings = {
-        "temperature": ones * 0.0,
-        "top_k": ones * 0,
-        "top_p": ones * 1.0,
-        "min_p": ones * 0.0,
-        "repetition_penalty": ones * 1.0,
-        "seed": ones * 0,
-    }
+    tokens = torch.arange(time, device=model.device)[None] + 1
+    zero, one = tokens[0, :1] * 0, tokens[0, :1]
+    settings = [
+        torch.full_like(one, value, dtype=torch.tensor(value).dtype) for value in SETTINGS.values()
+    ]
     dim = torch.export.Dim("time", min=2, max=chunk)
-    return {
+    methods: dict[str, Any] = {
         "prefill": (
             language_model.prefill,
-            (tokens, ones * 0, ones * time),
-            ({1: dim}, None, None) if chunk > 2 else None,
+            (tokens, zero, zero + time, zero),
+            ({1: dim}, None, None, None) if chunk > 2 else None,
         ),
-        "decode": (
-            language_model.decode,
-            (tokens[:, :1], ones, *(settings[name] for name in SETTINGS)),
-        ),
+        "start": (language_model.start, (zero, one, zero + time, *settings)),
+        "decode": (language_model.decode, ()),
+        "read": (language_model.read, ()),
     }
+    if not on_cpu:
+        methods["greedy"] = (language_model.greedy, ())
+    if batch > 1:
+        methods["copy"] = (language_model.copy, (zero, one))
+    return methods

@@ -10,18 +10,20 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import glob
 import json
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Generator as Generator_
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from pteron.llm.batch import Batch, Text
 from pteron.runtime import Runtime
-
-if TYPE_CHECKING:
-    from pteron.runtime import Method
 
 Messages = Sequence[Mapping[str, Any]]
 """A chat, as [{"role": "user", "content": "Hello"}]."""
@@ -71,26 +73,28 @@ class Settings:
         if wrong:
             raise ValueError("; ".join(wrong))
 
-    def inputs(self, batch: int) -> dict[str, np.ndarray[Any, Any]]:
-        """Inputs of `decode`."""
-        return {
-            field.name: np.full(
-                batch, getattr(self, field.name), np.float32 if field.type == "float" else np.int64
-            )
+    def inputs(self) -> list[np.ndarray[Any, Any]]:
+        """Inputs of `start`."""
+        return [
+            np.array([getattr(self, field.name)], np.float32 if field.type == "float" else np.int64)
             for field in dataclasses.fields(self)
-        }
+        ]
 
 
 class Generator:
-    """Generates text. May be used from several threads; each text has a KV cache of its own.
+    """Generates text. May be used from several threads, whose texts share steps of the program.
+
+    A cache has rows for `batch` texts, which begin and end while others go on; if all rows are in
+    use, there is another cache. What a row holds of a new prompt's beginning is not read again.
 
     Args:
       path: a program of `pteron.llm.export`, or its bytes.
-      data_path, backend_options: as of `Runtime.load_program` and `Program.load_method`.
+      data_path, backend_options: as of `Runtime.load_program` and `Program.load_method`; by default
+        the `.ptd` file that was exported beside the program.
 
     Attributes:
       max_length: tokens of a text, prompt and answer together.
-      batch: texts that `tokens` generates at the same time.
+      batch: texts that one step of the program continues.
       eos: ids of the tokens that end a text.
       tokenizer: a `tokenizers.Tokenizer`.
 
@@ -106,8 +110,10 @@ class Generator:
         data_path: Any = None,
         backend_options: Mapping[str, Mapping[str, bool | int | str]] | None = None,
     ) -> None:
+        if data_path is None and isinstance(path, str | os.PathLike):
+            data_path = sorted(Path(path).parent.glob(f"{glob.escape(Path(path).stem)}.ptd"))
         self._program = Runtime.get().load_program(path, data_path=data_path)
-        needed = {"prefill", "decode", "tokenizer", *_CONSTANTS}
+        needed = {"prefill", "start", "decode", "read", "tokenizer", *_CONSTANTS}
         if missing := sorted(needed - self._program.method_names):
             name = repr(os.fspath(path)) if isinstance(path, str | os.PathLike) else "the program"
             raise ValueError(
@@ -116,10 +122,10 @@ class Generator:
             )
         self._chunk, self.max_length, self.batch, self.eos = map(self._constant, _CONSTANTS)
         self._backend_options = backend_options
-        self._idle: list[tuple[Method, Method]] = []
-        with self._methods():
-            pass  # errors of loading are raised here
-        tokenizers = _module("tokenizers")
+        self._vocabulary = self._constant("get_vocab_size")
+        self._batches = [self._new_batch()]  # errors of loading are raised here
+        self._growing = threading.Lock()
+        tokenizers = import_package("tokenizers")
         self.tokenizer = tokenizers.Tokenizer.from_str(self._constant("tokenizer"))
         self.tokenizer.no_padding()
         self.tokenizer.no_truncation()
@@ -130,24 +136,24 @@ class Generator:
     def _constant(self, name: str) -> Any:
         return self._program.load_method(name)()
 
-    @contextlib.contextmanager
-    def _methods(self) -> Iterator[tuple[Method, Method]]:
-        """`prefill` and `decode` of a session that no other text uses."""
-        try:
-            methods = self._idle.pop()  # atomic
-        except IndexError:
-            session = self._program.session()
-            prefill, decode = (
-                self._program.load_method(
-                    name, session=session, backend_options=self._backend_options
-                )
-                for name in ("prefill", "decode")
-            )
-            methods = prefill, decode
-        try:
-            yield methods
-        finally:
-            self._idle.append(methods)
+    def _new_batch(self) -> Batch:
+        return Batch(
+            self._program,
+            self._backend_options,
+            batch=self.batch,
+            length=self.max_length,
+            chunk=self._chunk,
+        )
+
+    def _taken(self, text: Text) -> Batch:
+        """Where there is a row for a text."""
+        with self._growing:
+            for batch in self._batches:
+                if batch.take(text):
+                    return batch
+            self._batches.append(self._new_batch())
+            self._batches[-1].take(text)
+            return self._batches[-1]
 
     def ids(self, prompt: str | Messages) -> list[int]:
         """The tokens of a text, with those that the tokenizer adds, or of a chat."""
@@ -166,8 +172,8 @@ class Generator:
         known = self._constant("chat_template")
         if not known:
             raise ValueError("the model has no chat template; expected the prompt as a text")
-        jinja2 = _module("jinja2")
-        sandbox = _module("jinja2.sandbox").ImmutableSandboxedEnvironment(
+        jinja2 = import_package("jinja2")
+        sandbox = import_package("jinja2.sandbox").ImmutableSandboxedEnvironment(
             trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
         )
 
@@ -199,7 +205,7 @@ class Generator:
         stop: str | Sequence[str] = (),
         on_token: Callable[[int], object] = lambda token: None,
         **settings: Any,
-    ) -> Iterator[str]:
+    ) -> Answer:
         """Texts whose concatenation is the answer, each as soon as it is known.
 
         Close the iterator to cancel. Incomplete characters and beginnings of stop strings are held
@@ -209,7 +215,7 @@ class Generator:
           prompt: a text, a chat, or ids of tokens.
           max_new_tokens: the answer's most tokens; by default as many as the cache has memory for.
           stop: strings that end the answer; they are not part of it.
-          on_token: called with the id of each token.
+          on_token: called with the id of each token; what it raises ends the answer.
           **settings: those of `Settings`.
 
         Raises:
@@ -221,32 +227,14 @@ class Generator:
         stops = [stop] if isinstance(stop, str) else list(stop)
         if not all(stops):
             raise ValueError("stop: found an empty string, which is everywhere")
-        return self._texts(ids, steps, stops, on_token)
+        most = self.max_length if max_new_tokens is None else max_new_tokens
+        most = min(most, self.max_length - len(ids))
+        return Answer(steps, self._pieces(ids), stops, on_token, len(ids), most)
 
-    def _texts(
-        self,
-        ids: list[int],
-        steps: Iterator[list[int | None]],
-        stops: list[str],
-        on_token: Callable[[int], object],
-    ) -> Iterator[str]:
-        stream, held = self._decoding(ids), ""
-        with contextlib.closing(steps):  # type: ignore[type-var]
-            for (token,) in steps:
-                if token is None:
-                    break
-                on_token(token)
-                held += stream.step(self.tokenizer, token) or ""
-                found = [at for at in map(held.find, stops) if at >= 0]
-                if found:
-                    held = held[: min(found)]
-                    break
-                sure = len(held) - _beginning(held, stops)
-                if sure:
-                    yield held[:sure]
-                    held = held[sure:]
-        if held:
-            yield held
+    def _pieces(self, ids: list[int]) -> Callable[[int], str]:
+        """A function of each following token that returns the text that it completes."""
+        stream = self._decoding(ids)
+        return lambda token: stream.step(self.tokenizer, token) or ""
 
     def tokens(
         self,
@@ -275,7 +263,6 @@ class Generator:
         most = self.max_length if max_new_tokens is None else max_new_tokens
         if most < 0:
             raise ValueError(f"max_new_tokens is {most}; expected 0 or more")
-        size = self._constant("get_vocab_size")
         for ids in prompts:
             if not ids:
                 raise ValueError("the prompt is empty; expected at least one token")
@@ -284,44 +271,89 @@ class Generator:
                     f"the prompt has {len(ids)} tokens; expected less than {self.max_length}, the"
                     " max_length that the program was exported with"
                 )
-            if not all(0 <= token < size for token in ids):
-                raise ValueError(f"the prompt has ids outside of the vocabulary, 0 to {size - 1}")
+            if not all(0 <= token < self._vocabulary for token in ids):
+                raise ValueError(
+                    f"the prompt has ids outside of the vocabulary, 0 to {self._vocabulary - 1}"
+                )
         return self._steps(prompts, most, chosen)
 
     def _steps(
         self, prompts: Sequence[Sequence[int]], most: int, settings: Settings
     ) -> Iterator[list[int | None]]:
-        left = [min(most, self.max_length - len(ids)) for ids in prompts]
-        with self._methods() as (prefill, decode):
-            self._read_prompts(prefill, prompts)
-            last: Any = np.zeros((self.batch, 1), np.int64)
-            position: Any = np.full(self.batch, self.max_length, np.int64)  # of no text
-            for row, ids in enumerate(prompts):
-                last[row], position[row] = ids[-1], len(ids) - 1
-            inputs = settings.inputs(self.batch)
-            while any(left):
-                outputs = decode(last, position, **inputs)
-                last, position = outputs["tokens"], outputs["position"]
-                found: list[int | None] = np.asarray(last)[: len(left), 0].tolist()
-                for row, token in enumerate(found):
-                    if not left[row] or token in self.eos:
-                        found[row], left[row] = None, 0
-                    else:
-                        left[row] -= 1
-                if any(token is not None for token in found):
-                    yield found
+        with contextlib.ExitStack() as stack:
+            rows = []
+            for ids in prompts:
+                left = min(most, self.max_length - len(ids))
+                text = Text(ids, left, settings.inputs(), self.eos)
+                batch = self._taken(text)
+                stack.callback(batch.end, text)
+                batch.begin(text)
+                rows.append((batch, text))
+            while True:
+                found = [batch.next(text) for batch, text in rows]
+                if all(token is None for token in found):
+                    return
+                yield found
 
-    def _read_prompts(self, prefill: Method, prompts: Sequence[Sequence[int]]) -> None:
-        """All tokens but the last of each."""
-        longest = max(map(len, prompts)) - 1
-        for begin in range(0, longest, self._chunk):
-            count = max(min(self._chunk, longest - begin), 2)
-            tokens = np.zeros((self.batch, count), np.int64)
-            lengths = np.zeros(self.batch, np.int64)
-            for row, ids in enumerate(prompts):
-                part = ids[begin : min(begin + count, len(ids) - 1)]
-                tokens[row, : len(part)], lengths[row] = part, len(part)
-            prefill(tokens, np.full(self.batch, begin, np.int64), lengths)
+
+class Answer(Iterator[str]):
+    """What a call of `Generator` returns: an iterator of texts, for one thread at a time.
+
+    Attributes:
+      prompt_tokens: of the prompt.
+      tokens: so far.
+      finish_reason: "stop" after a token of `eos` or a stop string, "length" after the most tokens;
+        None until then.
+    """
+
+    def __init__(
+        self,
+        steps: Iterator[list[int | None]],
+        piece: Callable[[int], str],
+        stops: list[str],
+        on_token: Callable[[int], object],
+        prompt_tokens: int,
+        most: int,
+    ) -> None:
+        self.prompt_tokens, self.tokens = prompt_tokens, 0
+        self.finish_reason: str | None = None
+        self._texts = self._iterate(steps, piece, stops, on_token, most)
+
+    def __next__(self) -> str:
+        return next(self._texts)
+
+    def close(self) -> None:
+        """Ends the answer."""
+        self._texts.close()
+
+    def _iterate(
+        self,
+        steps: Iterator[list[int | None]],
+        piece: Callable[[int], str],
+        stops: list[str],
+        on_token: Callable[[int], object],
+        most: int,
+    ) -> Generator_[str, None, None]:
+        held, reason = "", "stop"
+        with contextlib.closing(steps):  # type: ignore[type-var]
+            for (token,) in steps:
+                assert token is not None
+                self.tokens += 1
+                on_token(token)
+                held += piece(token)
+                found = [at for at in map(held.find, stops) if at >= 0]
+                if found:
+                    held = held[: min(found)]
+                    break
+                sure = len(held) - _beginning(held, stops)
+                if sure:
+                    yield held[:sure]
+                    held = held[sure:]
+            else:
+                reason = "length" if self.tokens == most else "stop"
+        self.finish_reason = reason
+        if held:
+            yield held
 
 
 def _beginning(text: str, stops: Sequence[str]) -> int:
@@ -331,7 +363,8 @@ def _beginning(text: str, stops: Sequence[str]) -> int:
     )
 
 
-def _module(name: str) -> Any:
+def import_package(name: str, extra: str = "text") -> Any:
+    """A module of a package that the wheel's `extra` brings."""
     import importlib
 
     try:
@@ -341,7 +374,7 @@ def _module(name: str) -> Any:
         if error.name != package:
             raise
         raise ImportError(
-            f"pteron.llm needs the package {package}, which is not installed;"
-            " try: pip install 'pteron[text]'",
+            f"this needs the package {package}, which is not installed;"
+            f" try: pip install 'pteron[{extra}]'",
             name=package,
         ) from error

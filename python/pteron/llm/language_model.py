@@ -1,7 +1,8 @@
-"""A causal model of `transformers` with a KV cache, as two methods of a program.
+"""A causal model of `transformers` with a KV cache, as methods of a program.
 
 Attention, masks and positions are transformers' own: `BatchCache` tells them where the tokens of
-each row are.
+each row are. All that a step of decoding needs is state, so that steps can be queued on a device,
+each as one CUDA graph, without the host in between.
 """
 
 from __future__ import annotations
@@ -14,29 +15,37 @@ import torch
 import transformers
 from torch import nn
 
-from pteron.llm.sampling import choose
+from pteron.llm.sampling import SETTINGS, choose
 
 ATTENTION = "pteron"
-"""Name of `_attention` and `_mask` in transformers' registries."""
+"""Name of `attention` and `_mask` in transformers' registries."""
+
+RECENT = 16
+"""How many of the newest tokens `read` returns."""
+
+_MULTIPLE = 16  # of the positions of the cache, which GPUs read in such pieces
 
 
 class BatchCache(transformers.Cache):  # type: ignore[misc]
-    """Keys and values of `length` positions of each row, and one more for tokens of no row.
+    """Keys and values of rows, with one position at least for tokens of no row.
 
     Layers appear with the first call of the model; then the buffers are of the module `owner`,
-    each [batch, length + 1, heads, width].
+    each [batch, length, heads, width].
 
     Attributes:
-      slots: int64 [batch, time], where the tokens of the call are stored.
-      positions: int64 [batch, 1, time, 1], of the tokens of the call.
+      length: positions of a row.
+      row: int64 [1], the row that the call is for; None for all rows.
+      slots: int64 [rows, time], where the tokens of the call are stored.
+      positions: int64 [rows, 1, time, 1], of the tokens of the call.
     """
 
+    row: torch.Tensor | None = None
     slots: torch.Tensor
     positions: torch.Tensor
 
-    def __init__(self, owner: nn.Module, length: int) -> None:
+    def __init__(self, owner: nn.Module, batch: int, length: int) -> None:
         super().__init__(layers=[])
-        self._owner, self._length = owner, length
+        self._owner, self._batch, self.length = owner, batch, length
 
     def update(
         self,
@@ -50,22 +59,27 @@ class BatchCache(transformers.Cache):  # type: ignore[misc]
         return keys, self._stored(f"values_{layer_idx}", value_states)
 
     def _stored(self, name: str, new: torch.Tensor) -> torch.Tensor:
-        """Writes [batch, heads, time, width] at `slots`; returns [batch, heads, slots, width]."""
+        """Writes [rows, heads, time, width] at `slots`; returns [rows, heads, slots, width]."""
         if not hasattr(self._owner, name):
-            batch, heads, _, width = new.shape
-            shape = (batch, self._length + 1, heads, width)
+            _, heads, _, width = new.shape
+            shape = (self._batch, self.length, heads, width)
             self._owner.register_buffer(name, new.new_zeros(shape), persistent=False)
         buffer: torch.Tensor = getattr(self._owner, name)
-        new = new.transpose(1, 2)
-        if new.shape[0] == 1:
-            buffer.index_copy_(1, self.slots[0], new)
-        else:
-            rows = torch.arange(new.shape[0], device=new.device)[:, None]
-            buffer.index_put_((rows, self.slots), new)
+        self.write(buffer, new.transpose(1, 2))
+        if self.row is not None and self._batch > 1:
+            buffer = buffer.index_select(0, self.row)
         return buffer.transpose(1, 2)
 
+    def write(self, buffer: torch.Tensor, new: torch.Tensor) -> None:
+        """Stores [rows, time, ...] at `slots` of the rows."""
+        if self._batch == 1:
+            buffer.index_copy_(1, self.slots[0], new)
+        else:
+            rows = torch.arange(self._batch, device=new.device) if self.row is None else self.row
+            buffer.index_put_((rows[:, None], self.slots), new)
+
     def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:
-        return self._length + 1, 0
+        return self.length, 0
 
     def get_query_offset(self, layer_idx: int = 0) -> Any:
         return self.positions
@@ -87,7 +101,7 @@ def _mask(
     return mask
 
 
-def _attention(
+def attention(
     module: nn.Module,
     query: torch.Tensor,
     key: torch.Tensor,
@@ -109,54 +123,82 @@ def _attention(
 
 
 class LanguageModel(nn.Module):
-    """`prefill` and `decode` of a model, whose state (`keys_*`, `values_*`, `seen`) they share.
+    """A model with the texts of its rows as state: `ids`, `positions`, keys, values and settings.
+
+    `prefill` and `start` begin a text in a row; then each `decode` adds a token to every row that
+    has a text, and `read` returns the newest ones.
 
     Args:
       model: a causal model of transformers, in eval mode, of which this becomes the owner.
       batch: rows, texts that are generated at the same time.
       length: tokens of each row, prompt and answer together.
+      decides: whether `decode` may skip sampling if all rows are greedy.
     """
 
-    seen: torch.Tensor
+    ids: torch.Tensor
+    positions: torch.Tensor
+    recent: torch.Tensor
 
-    def __init__(self, model: Any, batch: int, length: int) -> None:
+    def __init__(self, model: Any, batch: int, length: int, *, decides: bool = True) -> None:
         super().__init__()
-        transformers.AttentionInterface.register(ATTENTION, _attention)
+        self._decides = decides
+        transformers.AttentionInterface.register(ATTENTION, attention)
         transformers.AttentionMaskInterface.register(ATTENTION, _mask)
         model.set_attn_implementation(ATTENTION)
         self.model = model
-        self._cache = BatchCache(self, length)
+        self._cache = BatchCache(self, batch, -(-(length + 1) // _MULTIPLE) * _MULTIPLE)
         takes = inspect.signature(model.forward).parameters
         self._cache_argument = "cache" if "cache" in takes else "past_key_values"
-        self._length, vocabulary = length, model.config.get_text_config().vocab_size
-        # Of each row, the tokens so far; the last column is of tokens of no row.
-        seen = torch.zeros(batch, vocabulary + 1, dtype=torch.bool, device=model.device)
-        self.register_buffer("seen", seen, persistent=False)
-        zeros = torch.zeros(batch, dtype=torch.int64, device=model.device)
+        self._length = length
+        self._vocabulary = model.config.get_text_config().vocab_size
+
+        def state(name: str, value: float, *shape: int) -> None:
+            dtype = torch.float32 if isinstance(value, float) else torch.int64
+            full = torch.full((batch, *shape), value, dtype=dtype, device=model.device)
+            self.register_buffer(name, full, persistent=False)
+
+        state("ids", 0, self._cache.length)
+        state("recent", 0, RECENT)
+        state("positions", length)  # of the next token to read; `length` where there is no text
+        for name, value in SETTINGS.items():
+            state(name, value)
+        zero = torch.zeros(1, dtype=torch.int64, device=model.device)
         with torch.no_grad():
-            self.prefill(zeros[:, None], zeros, zeros)  # makes the buffers
+            self.prefill(zero[:, None], zero, zero, zero)  # makes the buffers
         if not any(name.startswith("keys_") for name in self._buffers):
             raise ValueError("it stores none")
 
     def prefill(
-        self, tokens: torch.Tensor, position: torch.Tensor, lengths: torch.Tensor
-    ) -> dict[str, torch.Tensor]:
-        """Reads tokens of prompts, without a token as the result.
-
-        Args:
-          tokens: int64 [batch, time].
-          position: int64 [batch], of the first token of each row; 0 begins a text.
-          lengths: int64 [batch], how many tokens of each row count; 0 leaves the row as it is.
-
-        Returns:
-          `position`, int64 [batch], of the next token.
-        """
-        self._states(tokens, position, lengths, logits=False)
-        return {"position": position + lengths}
-
-    def decode(
         self,
         tokens: torch.Tensor,
+        position: torch.Tensor,
+        lengths: torch.Tensor,
+        row: torch.Tensor,
+    ) -> dict[str, torch.Tensor]:
+        """Reads tokens of a prompt, without a token as the result; ends the row's text.
+
+        Args:
+          tokens: int64 [1, time].
+          position: int64 [1], of the first token.
+          lengths: int64 [1], how many tokens count.
+          row: int64 [1].
+
+        Returns:
+          `position`, int64 [1], of the next token.
+        """
+        steps = torch.arange(tokens.shape[1], device=tokens.device)
+        positions = position[:, None] + steps
+        counts = (steps < lengths[:, None]) & (positions < self._length)
+        self.positions.index_copy_(0, row, torch.full_like(row, self._length))
+        self._cache.row = row
+        self._run(self.model.base_model, tokens, positions, counts)
+        self._cache.write(self.ids, tokens)
+        return {"position": position + lengths}
+
+    def start(
+        self,
+        row: torch.Tensor,
+        token: torch.Tensor,
         position: torch.Tensor,
         temperature: torch.Tensor,
         top_k: torch.Tensor,
@@ -165,53 +207,81 @@ class LanguageModel(nn.Module):
         repetition_penalty: torch.Tensor,
         seed: torch.Tensor,
     ) -> dict[str, torch.Tensor]:
-        """Reads one token of each row and chooses the next one; `choose` has the settings.
+        """Decoding of a row goes on after `token`, the last one of the prompt.
 
         Args:
-          tokens: int64 [batch, 1].
-          position: int64 [batch], of the tokens. Rows at the end of the cache are left as they are.
+          row, token, position: int64 [1].
+          temperature and others: [1], of the row, as `choose` has them.
 
         Returns:
-          `tokens`, int64 [batch, 1], and `position`, int64 [batch]: inputs of the next call.
+          `position`, as given.
         """
-        lengths = torch.ones_like(position)
-        logits = self._states(tokens, position, lengths, logits=True)[:, -1]
-        following = position + 1
-        chosen = choose(
-            logits,
-            self.seen[:, :-1],
-            following,
-            temperature,
-            top_k,
-            top_p,
-            min_p,
-            repetition_penalty,
-            seed,
-        )
-        return {"tokens": chosen[:, None], "position": following.clamp(max=self._length)}
+        self.ids.index_put_((row, position), token)
+        self.positions.index_copy_(0, row, position)
+        settings = (temperature, top_k, top_p, min_p, repetition_penalty, seed)
+        for name, value in zip(SETTINGS, settings, strict=True):
+            getattr(self, name).index_copy_(0, row, value)
+        return {"position": position + 0}
 
-    def _states(
-        self, tokens: torch.Tensor, position: torch.Tensor, lengths: torch.Tensor, *, logits: bool
-    ) -> torch.Tensor:
-        """Logits of the last token, or hidden states, after the state is updated."""
-        steps = torch.arange(tokens.shape[1], device=tokens.device)
-        positions = position[:, None] + steps
-        counts = (steps < lengths[:, None]) & (positions < self._length)
-        begins = (position == 0) & (lengths > 0)
-        self.seen.logical_and_(~begins[:, None])
-        columns = torch.where(counts, tokens, self.seen.shape[1] - 1)
-        self.seen.scatter_(1, columns, True)
+    def decode(self) -> dict[str, torch.Tensor]:
+        """Reads a token of each row and chooses the next one; `choose` has the settings.
+
+        Returns:
+          `position`, int64 [batch], of the chosen tokens, which `read` returns.
+        """
+        return self._decode(greedy=None if self._decides else False)
+
+    def greedy(self) -> dict[str, torch.Tensor]:
+        """`decode` where all temperatures are 0, for devices on which `decode` always samples."""
+        return self._decode(greedy=True)
+
+    def _decode(self, *, greedy: bool | None) -> dict[str, torch.Tensor]:
+        settings = [getattr(self, name).mul_(1) for name in SETTINGS]  # as in `read`
+        position = self.positions
+        positions = position[:, None]
+        tokens = self.ids.gather(1, positions)
+        self._cache.row = None
+        outputs = self._run(self.model, tokens, positions, positions < self._length)
+        # The tokens so far; the last column is of tokens of no row.
+        steps = torch.arange(self._cache.length, device=tokens.device)
+        columns = torch.where(steps <= positions, self.ids, self._vocabulary)
+        seen = torch.zeros_like(columns[:, :1], dtype=torch.bool)
+        seen = seen.repeat(1, self._vocabulary + 1).scatter(1, columns, True)
+        following = (position + 1).clamp(max=self._length)
+        chosen = choose(
+            outputs.logits[:, -1],
+            seen[:, :-1],
+            position + 1,
+            *settings,
+            greedy=greedy,
+        )[:, None]
+        self.ids.scatter_(1, following[:, None], chosen)
+        self.recent.copy_(torch.cat([self.recent[:, 1:], chosen], 1))
+        self.positions.copy_(following)
+        return {"position": following + 0}
+
+    def read(self) -> dict[str, torch.Tensor]:
+        """`tokens`, int64 [batch, RECENT]: the newest ones of each row, the last one last."""
+        self.recent.mul_(1)  # methods share what they change
+        return {"tokens": self.recent + 0}
+
+    def copy(self, source: torch.Tensor, target: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Copies the tokens of row `source`, int64 [1], with keys and values, to row `target`."""
+        for name, buffer in self._buffers.items():
+            if buffer is not None and name.startswith(("ids", "keys_", "values_")):
+                buffer.index_copy_(0, target, buffer.index_select(0, source))
+        return {"row": target + 0}
+
+    def _run(
+        self, model: Any, tokens: torch.Tensor, positions: torch.Tensor, counts: torch.Tensor
+    ) -> Any:
+        """Outputs of the model, after the cache is updated for the tokens that count."""
         self._cache.slots = torch.where(counts, positions, self._length)
         positions = torch.where(counts, positions, 0)  # scaled embeddings depend on the largest
         self._cache.positions = positions[:, None, :, None]
-        model = self.model if logits else self.model.base_model
-        arguments = {"logits_to_keep": 1} if logits else {}
-        outputs = model(
+        return model(
             input_ids=tokens,
             position_ids=positions,
             use_cache=True,
             **{self._cache_argument: self._cache},
-            **arguments,
         )
-        result: torch.Tensor = outputs.logits if logits else outputs.last_hidden_state
-        return result

@@ -9,8 +9,15 @@ from collections.abc import Callable
 
 import torch
 
-SETTINGS = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed")
-"""Names of the settings, in the order of `choose`."""
+SETTINGS: dict[str, float] = {
+    "temperature": 0.0,
+    "top_k": 0,
+    "top_p": 1.0,
+    "min_p": 0.0,
+    "repetition_penalty": 1.0,
+    "seed": 0,
+}
+"""The settings in the order of `choose`, with their defaults."""
 
 _ROUNDS, _PARTS = 9, 8
 """Of the search for a threshold: it is found to 8^-9 of the range of logits."""
@@ -29,6 +36,8 @@ def choose(
     min_p: torch.Tensor,
     repetition_penalty: torch.Tensor,
     seed: torch.Tensor,
+    *,
+    greedy: bool | None = None,
 ) -> torch.Tensor:
     """Tokens, int64 [batch].
 
@@ -46,15 +55,17 @@ def choose(
       min_p: float32, relative to the likeliest token.
       repetition_penalty: float32; 1 is none.
       seed: int64, not negative.
+      greedy: whether all temperatures are 0; None decides in each call, for which a device other
+        than the CPU would wait.
     """
     logits = logits.float()
     penalty = repetition_penalty[:, None]
     penalized = torch.where(logits < 0, logits * penalty, logits / penalty)
     logits = torch.where(seen, penalized, logits)
     operands = (logits, position, temperature, top_k, top_p, min_p, seed)
-    if logits.device.type == "cpu":  # elsewhere the host would wait for the predicate
+    if greedy is None:
         return torch.cond((temperature == 0).all(), _likeliest, _sampled, operands)
-    return _sampled(*operands)
+    return _likeliest(logits) if greedy else _sampled(*operands)
 
 
 def _likeliest(logits: torch.Tensor, *others: torch.Tensor) -> torch.Tensor:

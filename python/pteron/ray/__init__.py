@@ -16,7 +16,7 @@ from typing import Any
 
 from pteron.ray.predictor import Predictor as Predictor
 
-__all__ = ["Predictor", "deployment"]
+__all__ = ["Predictor", "deployment", "text_deployment"]
 
 
 def deployment(*args: Any, **options: Any) -> Any:
@@ -24,3 +24,10 @@ def deployment(*args: Any, **options: Any) -> Any:
     from pteron.ray import serving
 
     return serving.deployment(*args, **options)
+
+
+def text_deployment(*args: Any, **options: Any) -> Any:
+    """`pteron.ray.serving.text_deployment`, which imports Ray Serve."""
+    from pteron.ray import serving
+
+    return serving.text_deployment(*args, **options)

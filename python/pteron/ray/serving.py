@@ -152,3 +152,33 @@ def _parse(body: bytes, kind: str, names: Sequence[str]) -> dict[str, Any]:
     if not isinstance(inputs, dict):
         raise ValueError('expected {"inputs": {NAME: nested lists}} in JSON, npy or npz')
     return {name: np.array(value) for name, value in inputs.items()}
+
+
+def text_deployment(
+    path: str | os.PathLike[str],
+    *,
+    name: str | None = None,
+    load_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> serve.Application:
+    """An application for `serve.run` that answers OpenAI's requests, as `pteron serve` does.
+
+    Needs `pip install 'pteron[ray,serve]'`.
+
+    Args:
+      path: a program of `pteron.llm.export`, on each node.
+      name: of the model; by default the file's.
+      load_options: of `pteron.llm.Generator`.
+      options: of `serve.deployment`.
+    """
+    file = os.path.abspath(path)
+    model = name or os.path.splitext(os.path.basename(file))[0]
+
+    def build() -> Any:  # on a replica
+        from pteron.llm.generator import Generator
+        from pteron.llm.server import application
+
+        return application(Generator(file, **(load_options or {})), model)
+
+    options = {"name": "pteron-text", "max_ongoing_requests": 100, **options}
+    return serve.deployment(**options)(serve.ingress(build)()).bind()

@@ -19,7 +19,7 @@ def test_tokens_are_those_of_transformers(
     family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The rest of the graph of sampling is compiled in other tests.
-    monkeypatch.setattr(language_model, "choose", lambda logits, *_: logits.argmax(-1))
+    monkeypatch.setattr(language_model, "choose", lambda logits, *_, **__: logits.argmax(-1))
     model = random_model(family)
     save(model, tmp_path)
     program = tmp_path / "model.pte"

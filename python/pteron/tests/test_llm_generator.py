@@ -16,7 +16,7 @@ import transformers
 import pteron.llm
 from pteron.command.main import main
 from pteron.exporter import ExportError
-from tests.models.checkpoints import save
+from tests.models.checkpoints import byte_ids, save, trained
 
 TEXT = (
     "Once there was a café 🌍 at the end of the world. Its owner counted the guests, one after"
@@ -29,48 +29,10 @@ _TEMPLATE = (
 )
 
 
-def _trained() -> Any:
-    """Llama that knows one text by heart, with `<eos>` after it."""
-    torch.manual_seed(0)
-    torch.set_num_threads(1)  # the steps are too small for several threads
-    config = transformers.LlamaConfig(
-        vocab_size=258,
-        hidden_size=64,
-        intermediate_size=128,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=256,
-        bos_token_id=1,
-        eos_token_id=0,
-    )
-    model = transformers.AutoModelForCausalLM.from_config(config).train()
-    order = _ids(TEXT)
-    ids = torch.tensor([[*order, 0]])
-    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
-    for _ in range(150):
-        loss = model(input_ids=ids, labels=ids).loss
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    assert loss.item() < 0.01
-    return model.eval()
-
-
-def _ids(text: str) -> list[int]:
-    from tokenizers import pre_tokenizers
-
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    ((pretty, _),) = pre_tokenizers.ByteLevel(
-        add_prefix_space=False, use_regex=False
-    ).pre_tokenize_str(text)
-    return [2 + alphabet.index(character) for character in pretty]
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = tmp_path_factory.mktemp("checkpoint")
-    save(_trained(), found, chat_template=_TEMPLATE)
+    save(trained(TEXT), found, chat_template=_TEMPLATE)
     return found
 
 
@@ -95,7 +57,7 @@ def test_it_writes_its_text(generator: Any) -> None:
         assert all(pieces)
         assert not any("\ufffd" in piece for piece in pieces)
     assert len(list(generator("Once"))) > 100, "they come one by one"
-    assert _ids(TEXT)[:9] == generator.ids(TEXT)[:9]
+    assert byte_ids(TEXT)[:9] == generator.ids(TEXT)[:9]
 
 
 def test_an_answer_within_a_character_has_no_part_of_it(generator: Any) -> None:
@@ -147,6 +109,42 @@ def test_texts_that_are_written_at_the_same_time_are_separate(generator: Any) ->
     assert TEXT.startswith(beginnings[0])
     assert beginnings[1] + "".join(running[1]) == TEXT
     assert "Once" + "".join(generator("Once")) == TEXT
+
+
+def test_beginnings_that_are_held_change_nothing(path: Path) -> None:
+    settings: dict[str, Any] = {"temperature": 2.0, "seed": 3, "repetition_penalty": 1.5}
+    generator = pteron.llm.Generator(path)
+    beginning = generator.ids(TEXT[:60])
+    prompts = [beginning + generator.ids(end) for end in ("was", "the", "it counted")]
+    expected = [
+        [t for (t,) in pteron.llm.Generator(path).tokens([ids], max_new_tokens=20, **settings)]
+        for ids in prompts
+    ]
+    (batch,) = generator._batches
+    prefill, copy = batch._methods["prefill"], batch._methods["copy"]
+    read: list[int] = []
+    copied: list[int] = []
+
+    class Counted:
+        def __init__(self, method: Any, add: Any) -> None:
+            self.method, self.add = method, add
+
+        def execute(self, inputs: list[Any]) -> Any:
+            self.add(inputs)
+            return self.method.execute(inputs)
+
+    batch._methods["prefill"] = Counted(prefill, lambda inputs: read.append(int(inputs[2][0])))
+    batch._methods["copy"] = Counted(copy, lambda inputs: copied.append(int(inputs[0][0])))
+    running = generator.tokens([prompts[0]], max_new_tokens=20, **settings)
+    found = [[t for (t,) in (next(running),)]]
+    for ids in prompts[1:]:  # in the other row: first copied, then held there
+        steps = generator.tokens([ids], max_new_tokens=20, **settings)
+        found.append([t for (t,) in steps])
+    found[0] += [t for (t,) in running]
+    assert found == expected
+    assert len({tuple(answer) for answer in expected}) == 3
+    assert sum(read) == len(prompts[0]) - 1 + 2 + len("it counted") - 1
+    assert copied == [0]
 
 
 def test_sampling_is_of_its_seed(generator: Any) -> None:

@@ -18,7 +18,7 @@ from tests.models.checkpoints import save
 def test_quantized_weights(
     kind: str, dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(language_model, "choose", lambda logits, *_: logits.argmax(-1))
+    monkeypatch.setattr(language_model, "choose", lambda logits, *_, **__: logits.argmax(-1))
     torch.manual_seed(0)
     config = transformers.Qwen3Config(
         vocab_size=258,
@@ -47,7 +47,10 @@ def test_quantized_weights(
     linear = sum(m.weight.numel() for m in model.modules() if isinstance(m, torch.nn.Linear))
     embedding = model.get_input_embeddings().weight.nbytes
     stored = (_weight_bytes(program) - embedding) / linear
-    assert 1 < stored < 1.4, "a byte each, once for both methods, and scales"
+    # Once for both methods, with scales: one a row, or float32 for 32 elements. The small head is
+    # padded by a tenth, and code has descriptions.
+    least = {"int8": 1.0, "int4": 0.5 + 4 / 32}[kind]
+    assert least < stored < 1.25 * least
     quantization.quantize_(model, _config(kind))
     ids = torch.randint(2, 258, (1, 20))
     with torch.no_grad():

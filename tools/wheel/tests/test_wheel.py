@@ -91,6 +91,7 @@ def test_it_requires_the_releases_of_torch_that_were_tested(folder: Path) -> Non
     assert 'Requires-Dist: ray[data,serve]; extra == "ray"' in metadata.read_text()
     assert "Provides-Extra: ray" in metadata.read_text()
     assert 'Requires-Dist: tokenizers; extra == "text"' in metadata.read_text()
+    assert 'Requires-Dist: soundfile; extra == "speech"' in metadata.read_text()
 
 
 def test_the_runtime_needs_no_torch_and_comes_fast(folder: Path) -> None:

@@ -482,6 +482,85 @@ def test_a_full_queue_a_deadline_and_the_metrics(port: int, folder: Path) -> Non
     assert all(f"{name}_count" in text for name in wanted)
 
 
+class Alphabet(nn.Module):
+    """Says the letters that follow: the methods of `pteron.llm.export`, for one text."""
+
+    last: torch.Tensor
+    recent: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("last", torch.zeros(1, dtype=torch.int64))
+        self.register_buffer("recent", torch.zeros(1, 16, dtype=torch.int64))
+
+    def prefill(self, tokens: Any, position: Any, lengths: Any, row: Any) -> Any:
+        return {"position": position + lengths + 0 * tokens.sum() + 0 * row}
+
+    def start(self, row: Any, token: Any, position: Any, *settings: Any) -> Any:
+        self.last.copy_(token)
+        return {"position": position + 0 * row + sum(0 * x.to(torch.int64) for x in settings)}
+
+    def decode(self) -> Any:
+        self.last.add_(1)
+        self.recent.copy_(torch.cat([self.recent[:, 1:], self.last[:, None]], 1))
+        return {"tokens": self.last + 0}
+
+    def read(self) -> Any:
+        self.recent.mul_(1)
+        return {"tokens": self.recent + 0}
+
+
+def test_text(port: int, tmp_path: Path) -> None:
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    tokenizer = Tokenizer(models.BPE(vocab={x: i for i, x in enumerate(letters)}, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    model, one = Alphabet().eval(), torch.ones(1, dtype=torch.int64)
+    tokens, half = torch.ones(1, 3, dtype=torch.int64), torch.full((1,), 0.5)
+    settings = [half, one, half, half, half, one]
+    dim = torch.export.Dim("time", min=2, max=16)
+    methods: Any = {
+        "prefill": (model.prefill, (tokens, one, one, one), ({1: dim}, None, None, None)),
+        "start": (model.start, (one, one, one, *settings)),
+        "decode": (model.decode, ()),
+        "read": (model.read, ()),
+    }
+    constants = {
+        "get_max_seq_len": 16,
+        "get_max_context_len": 32,
+        "get_max_batch_size": 1,
+        "get_vocab_size": 26,
+        "get_eos_ids": [25],
+        "tokenizer": tokenizer.to_str(),
+        "chat_template": {},
+    }
+    pteron.export(methods, path=tmp_path / "letters.pte", constant_methods=constants)
+
+    def post(body: Any, path: str = "/v1/completions", method: str = "POST") -> Any:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        connection.request(method, path, json.dumps(body))
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+
+    from ray import serve
+
+    serve.run(pteron.ray.text_deployment(tmp_path / "letters.pte"))
+    until = time.monotonic() + 30
+    while post({}, "/health", "GET")[0] != 200 and time.monotonic() < until:
+        time.sleep(0.05)
+
+    status, body = post({"model": "letters", "prompt": "abc", "max_tokens": 4})
+    assert (status, json.loads(body)["choices"][0]["text"]) == (200, "defg")
+    status, body = post({"prompt": "uv", "stream": True, "max_tokens": 9})
+    events = [line.removeprefix("data: ") for line in body.split("\n\n") if line]
+    assert (status, events.pop()) == (200, "[DONE]")
+    assert [json.loads(event)["choices"][0]["text"] for event in events] == ["w", "x", "y", ""]
+    status, body = post({"prompt": "a" * 32})
+    assert (status, json.loads(body)["error"]["code"]) == (400, "context_length_exceeded")
+
+
 def test_the_page(port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = Path(os.environ.get("PAGE", Path(__file__).parents[4] / "docs/ray.md")).absolute()
     monkeypatch.chdir(tmp_path)
