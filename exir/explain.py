@@ -15,7 +15,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx import Node
 
 from pteron.exir._serialize.blob import Blob
-from pteron.exir.backend.backend_details import describe_delegate
+from pteron.exir.backend.backend_details import imported_backend
 from pteron.exir.backend.partition_boundary import boundaries_of_call
 from pteron.exir.backend.partitioner import DELEGATION_TAG
 from pteron.exir.backend.utils import get_non_lowered_nodes
@@ -224,7 +224,7 @@ def _partition(call: Node, module: LoweredBackendModule) -> PartitionReport:
         boundaries=boundaries_of_call(call),
         processed_nbytes=len(module.processed_bytes),
         named_nbytes=sum(blob.nbytes for blob in store.buffers) if store else 0,
-        details=describe_delegate(module.backend_id, module.processed_bytes, store),
+        details=imported_backend(module.backend_id).describe(module.processed_bytes, store),
     )
 
 

@@ -12,7 +12,7 @@ from torch.export.graph_signature import InputKind
 from torch.fx import Node
 from torch.utils import _pytree as pytree
 
-from pteron.exir.backend.backend_details import platform_of
+from pteron.exir.backend.backend_details import imported_backend
 from pteron.exir.graph.exported_program import argument_name, constant_tensor, input_specs_by_name
 from pteron.exir.graph.lowered_backend_module import lowered_modules
 
@@ -70,7 +70,7 @@ def warn_of_platforms(programs: Mapping[str, ExportedProgram]) -> None:
     backends: defaultdict[str, set[str]] = defaultdict(set)
     for program in programs.values():
         for _, module in lowered_modules(program.graph_module):
-            platform = platform_of(module.backend_id, module.compile_specs)
+            platform = imported_backend(module.backend_id).get_platform(module.compile_specs)
             backends[platform].add(module.backend_id)
     backends.pop("", None)
     if len(backends) > 1:

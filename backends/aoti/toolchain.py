@@ -32,6 +32,12 @@ from pteron.backends.aoti import elf, workers
 from pteron.backends.aoti.inductor import GeneratedCode, quiet_interface, standard_headers
 from pteron.backends.aoti.inductor.kernel_text import KERNEL_START
 from pteron.backends.aoti.object_cache import ObjectCache, default_cache, digest
+from pteron.backends.aoti.source_headers import (
+    CUDA_HEADER,
+    EXTERN_TEMPLATE,
+    KERNEL_HEADER,
+    MODEL_HEADER,
+)
 
 #: The platform of this machine, as in metadata.
 HOST_PLATFORM = f"{sys.platform}-{platform.machine()}"
@@ -86,141 +92,6 @@ _DEFINES = (
     "USE_MMAP_EXTERNAL",
     "NDEBUG",
 )
-# The model uses the 8-bit types, but its header lacks them in torch 2.11.
-_MODEL_HEADER = """#include <torch/csrc/inductor/aoti_include/{device}.h>
-#include <c10/util/Float8_e4m3fn.h>
-#include <c10/util/Float8_e5m2.h>
-"""
-# Torch 2.14 copies constants through pinned memory and a stream of its own where an environment
-# variable asks for it, with functions of CUDA that programs otherwise do not need. Here that is not
-# to be had, for which it has a fallback: constants are copied as by other releases.
-_CUDA_HEADER = """#include <cuda_runtime_api.h>
-#define cudaEventCreateWithFlags(...) cudaErrorNotSupported
-#define cudaMemcpyAsync(...) cudaErrorNotSupported
-#define cudaPointerGetAttributes(...) cudaErrorNotSupported
-#define cudaStreamCreateWithFlags(...) cudaErrorNotSupported
-#define cudaStreamDestroy(...) cudaSuccess
-static inline cudaError_t pteron_synchronize(cudaStream_t stream) {
-  cudaEvent_t event;
-  cudaError_t error = cudaEventCreate(&event);
-  if (error != cudaSuccess) return error;
-  error = cudaEventRecord(event, stream);
-  if (error == cudaSuccess) error = cudaEventSynchronize(event);
-  const cudaError_t destroyed = cudaEventDestroy(event);
-  return error == cudaSuccess ? destroyed : error;
-}
-#define cudaStreamSynchronize(stream) pteron_synchronize(stream)
-"""
-_EXTERN_TEMPLATE = """
-namespace torch::aot_inductor {{
-{extern}template class AOTInductorModelBase<AOTInductorModel>;
-}}
-"""
-_KERNEL_HEADER = """#include <omp.h>
-#include <torch/csrc/inductor/cpp_prefix.h>
-#include <c10/util/Unroll.h>
-
-// Threads of one parallel region: what the host allows, no more than have something to do.
-static inline int pteron_threads(int64_t useful) {
-  const int64_t available = omp_get_max_threads();
-  return static_cast<int>(std::clamp<int64_t>(useful, 1, available));
-}
-
-// Integers, divided. By 0, and to a quotient that the type does not hold, is an error at a line of
-// the model; of the least number by -1 there is a remainder, 0.
-template <typename T, typename U, typename C = std::common_type_t<T, U>>
-static inline C pteron_divide(T a, U b, const char* op, const char* file, uint32_t line) {
-  if (b == 0) aoti_torch_check(false, op, file, line, "the divisor is 0, expected another number");
-  if constexpr (std::is_signed_v<C>) {
-    if (b == C(-1) && a == std::numeric_limits<C>::min()) {
-      aoti_torch_check(false, op, file, line,
-                       "the least number is divided by -1, expected a quotient of its type");
-    }
-  }
-  return static_cast<C>(static_cast<C>(a) / static_cast<C>(b));
-}
-template <typename T, typename U, typename C = std::common_type_t<T, U>>
-static inline C pteron_modulo(T a, U b, const char* op, const char* file, uint32_t line) {
-  if constexpr (std::is_floating_point_v<C>) {
-    return std::fmod(static_cast<C>(a), static_cast<C>(b));
-  } else {
-    return std::is_signed_v<C> && b == C(-1) ? C(0)
-           : static_cast<C>(a - pteron_divide(a, b, op, file, line) * b);
-  }
-}
-template <typename T, typename U, typename C = std::common_type_t<T, U>>
-static inline C pteron_remainder(T a, U b, const char* op, const char* file, uint32_t line) {
-  const C rest = pteron_modulo(a, b, op, file, line);
-  return rest != 0 && (rest < 0) != (b < 0) ? static_cast<C>(rest + b) : rest;
-}
-template <typename T, typename U, typename C = std::common_type_t<T, U>>
-static inline C pteron_floor_divide(T a, U b, const char* op, const char* file, uint32_t line) {
-  const C quotient = pteron_divide(a, b, op, file, line);
-  return static_cast<C>(quotient - ((a < 0) != (b < 0) && static_cast<C>(quotient * b) != a));
-}
-
-#if defined(CPU_CAPABILITY_AVX512) || defined(CPU_CAPABILITY_AVX2)
-// The first elements of a register, the others 0. at::vec takes them through memory.
-template <typename T, int64_t count>
-static inline at::vec::Vectorized<T> pteron_load(const T* bytes) {
-#if defined(CPU_CAPABILITY_AVX512)
-  if constexpr (count == 32) {
-    const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(bytes));
-    return at::vec::Vectorized<T>(_mm512_zextsi256_si512(half));
-  }
-#else
-  if constexpr (count == 8 || count == 16) {
-    const auto* first = reinterpret_cast<const __m128i*>(bytes);
-    const __m128i half = count == 8 ? _mm_loadl_epi64(first) : _mm_loadu_si128(first);
-    return at::vec::Vectorized<T>(_mm256_zextsi128_si256(half));
-  }
-#endif
-  return at::vec::Vectorized<T>::loadu(bytes, count);
-}
-#endif
-
-// Divides a matmul of M by N by K, in register blocks of Mr by Nr by Kr, among threads:
-// blocks of each thread (t) and, of these, of what stays in its caches (c). All threads get a part,
-// or else K is divided too if `divides_k`; parts as square as can be.
-template <typename X, typename W>
-static inline void pteron_divide(int64_t threads, bool divides_k, int64_t M, int64_t N, int64_t K,
-                                 int64_t Mr, int64_t Nr, int64_t Kr, int64_t& Mt, int64_t& Nt,
-                                 int64_t& Kt, int64_t& Mc, int64_t& Nc, int64_t& Kc, uint32_t L1,
-                                 uint32_t L2) {
-  const auto parts = [](int64_t whole, int64_t part) { return (whole + part - 1) / part; };
-  const int64_t m = parts(M, Mr), n = parts(N, Nr), k = parts(K, Kr);
-  int64_t least = 0;
-  const auto consider = [&](int64_t by_m, int64_t by_n, int64_t by_k) {
-    const int64_t sides = parts(m, by_m) * Mr + parts(n, by_n) * Nr;
-    if (least && sides >= least) return;
-    least = sides;
-    Mt = parts(m, by_m), Nt = parts(n, by_n), Kt = parts(k, by_k);
-  };
-  for (int64_t by_k = 1; by_k <= (divides_k ? threads : 1) && !least; ++by_k) {
-    if (threads % by_k || by_k > k) continue;
-    for (int64_t by_n = 1; by_n <= threads / by_k; ++by_n) {
-      const int64_t by_m = threads / by_k / by_n;
-      if (threads / by_k % by_n == 0 && by_n <= n && by_m <= m) consider(by_m, by_n, by_k);
-    }
-  }
-  if (!least) {
-    if (n >= m) consider(1, threads, 1);
-    else consider(threads, 1, 1);
-  }
-  _mm_get_cache_blocking<X, W>(threads, M, N, K, Mr, Nr, Kr, Mt, Nt, Kt, Mc, Nc, Kc, L1, L2);
-#if defined(CPU_CAPABILITY_AVX512)
-  // As `larger_cache_blocks` does for two threads, in micro_gemms.py.
-  if constexpr (!std::is_same_v<W, int8_t>) {
-    const auto even_part = [&](int64_t whole, int64_t most) {
-      return parts(whole, parts(whole, most));
-    };
-    Kc = even_part(Kt, 1024 / Kr);
-    Mc = even_part(Mt, std::clamp<int64_t>((800 << 10) / (sizeof(X) * Mr * Kr * Kc), 1, 32));
-    Nc = N % Nr ? 1 : std::min<int64_t>(8, Nt);
-  }
-#endif
-}
-"""
 _EXPORTS = "{ global: AOTInductor*; pteron_set_tracing; local: *; };\n"
 #: Headers take 1.9 CPU seconds for each file, however small it is.
 _KERNEL_FILE_BYTES = 128 << 10
@@ -366,16 +237,16 @@ class BuildStep:
         return elf.undefined_symbols(shared_object)
 
     def interface(self) -> Source:
-        return self.model(quiet_interface() + _EXTERN_TEMPLATE.format(extern=""))
+        return self.model(quiet_interface() + EXTERN_TEMPLATE.format(extern=""))
 
     def model(self, text: str) -> Source:
-        header = _CUDA_HEADER if self.device == "cuda" else ""
-        header += standard_headers(self.device) + _MODEL_HEADER.format(device=self.device)
-        header += _EXTERN_TEMPLATE.format(extern="extern ")
+        header = CUDA_HEADER if self.device == "cuda" else ""
+        header += standard_headers(self.device) + MODEL_HEADER.format(device=self.device)
+        header += EXTERN_TEMPLATE.format(extern="extern ")
         return Source(header, text, ("-O1",))
 
     def kernels(self, text: str) -> Source:
-        return Source(_KERNEL_HEADER, text, self._kernel_flags())
+        return Source(KERNEL_HEADER, text, self._kernel_flags())
 
     def _kernel_flags(self) -> tuple[str, ...]:
         flags = ("-O3", *self.target.march, "-fopenmp")

@@ -109,7 +109,7 @@ class _Scope:
         """Kills compilers, interrupts jobs, and waits for them for a limited time."""
         self.has_ended = True
         began = time.monotonic()
-        told: dict[int, float] = {}
+        interrupted: dict[int, float] = {}
         while True:
             now = time.monotonic()
             with self._lock:
@@ -123,8 +123,8 @@ class _Scope:
                 if not self._busy:
                     return
                 for thread in self._busy:
-                    if now - told.get(thread, -math.inf) > _AGAIN:
-                        told[thread] = now
+                    if now - interrupted.get(thread, -math.inf) > _AGAIN:
+                        interrupted[thread] = now
                         ctypes.pythonapi.PyThreadState_SetAsyncExc(
                             ctypes.c_ulong(thread), ctypes.py_object(SystemExit)
                         )

@@ -149,34 +149,9 @@ class BackendDetails(ABC):
         return {}
 
 
-def describe_delegate(
-    backend_id: str,
-    processed_bytes: bytes,
-    data_store_output: NamedDataStoreOutput | None,
-) -> Mapping[str, str]:
-    """See `BackendDetails.describe`; empty if the backend is not imported."""
-    backend = _backends.get(backend_id)
-    return backend.describe(processed_bytes, data_store_output) if backend else {}
-
-
-def load_options_of(
-    backend_id: str, compile_specs: list[CompileSpec]
-) -> Sequence[Mapping[str, bool | int | str]]:
-    """See `BackendDetails.get_load_options`; none if the backend is not imported."""
-    backend = _backends.get(backend_id)
-    return backend.get_load_options(compile_specs) if backend else ()
-
-
-def platform_of(backend_id: str, compile_specs: list[CompileSpec]) -> str:
-    """See `BackendDetails.get_platform`; "" if the backend is not imported."""
-    backend = _backends.get(backend_id)
-    return backend.get_platform(compile_specs) if backend else ""
-
-
-def rounds_to_tf32(backend_id: str, compile_specs: list[CompileSpec]) -> bool:
-    """See `BackendDetails.rounds_to_tf32`; False if the backend is not imported."""
-    backend = _backends.get(backend_id)
-    return backend is not None and backend.rounds_to_tf32(compile_specs)
+def imported_backend(backend_id: str) -> type[BackendDetails]:
+    """The backend of an id; `BackendDetails` itself, with its defaults, if it is not imported."""
+    return _backends.get(backend_id, BackendDetails)
 
 
 def known_backends() -> list[str]:

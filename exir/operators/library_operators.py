@@ -29,14 +29,18 @@ def any_number_of_kept_boxes() -> Iterator[None]:
         yield
         return
     with torch.library._scoped_library("torchvision", "IMPL") as library:
-        torch.library.register_fake(
-            "torchvision::nms",
+        # As torch.library.register_fake does, but that refuses another module than the one which
+        # torchvision's C++ names, with torchvision 0.28 and earlier.
+        entry = torch._library.simple_registry.singleton.find("torchvision::nms")
+        handle = entry.fake_impl.register(
             lambda dets, scores, iou_threshold: dets.new_empty(
                 torch.library.get_ctx().new_dynamic_size(), dtype=torch.int64
             ),
+            __name__,
             lib=library,
             allow_override=True,
         )
+        library._registration_handles.append(handle)
         yield
 
 

@@ -12,7 +12,7 @@ import torch
 
 from pteron.exir._serialize import schema
 from pteron.exir._serialize.container import Chunks
-from pteron.exir.backend import backend_details
+from pteron.exir.backend.backend_details import imported_backend
 from pteron.exir.backend.compile_spec_schema import CompileSpec
 from pteron.exir.verification.call import on_host
 
@@ -123,7 +123,7 @@ def _load_options(tables: schema.Method) -> list[dict[str, Mapping[str, bool | i
     chosen: dict[str, list[Mapping[str, bool | int | str]]] = {}
     for delegate in tables.delegates:
         specs = _compile_specs(delegate)
-        known = backend_details.load_options_of(delegate.id, specs)
+        known = imported_backend(delegate.id).get_load_options(specs)
         chosen[delegate.id] = [o for o in chosen.get(delegate.id, known) if o in known]
     return [{}, *({name: option} for name, options in chosen.items() for option in options)]
 
@@ -131,7 +131,7 @@ def _load_options(tables: schema.Method) -> list[dict[str, Mapping[str, bool | i
 def rounds_to_tf32(tables: schema.Method) -> bool:
     """Whether a delegate of the method may use TF32; see `BackendDetails`."""
     return any(
-        backend_details.rounds_to_tf32(delegate.id, _compile_specs(delegate))
+        imported_backend(delegate.id).rounds_to_tf32(_compile_specs(delegate))
         for delegate in tables.delegates
     )
 

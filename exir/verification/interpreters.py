@@ -152,7 +152,7 @@ class AttentionInterpreter(CheckingInterpreter):
         given |= dict(zip((a.name for a in target._schema.arguments), args, strict=False))
         mask = given.get("attn_mask", given.get("attn_bias"))
         first = result if isinstance(result, torch.Tensor) else result[0]
-        found = _attention(
+        weighted = _attention(
             *(
                 given[name].to(torch.promote_types(given[name].dtype, torch.float32))
                 for name in ("query", "key", "value")
@@ -161,7 +161,9 @@ class AttentionInterpreter(CheckingInterpreter):
             is_causal=given["is_causal"],
             scale=given.get("scale"),
             skip=self._skip,
-        ).to(first.dtype)
+        )
+        # With the strides of the kernel's, which views that follow need.
+        found = torch.empty_like(first).copy_(weighted)
         return found if first is result else (found, *result[1:])
 
 

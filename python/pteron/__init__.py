@@ -59,16 +59,16 @@ _HOMES = {
     "backends.cuda": ("CudaOptions", "CudaPartitioner"),
     "backends.apple.metal": ("MetalOptions", "MetalPartitioner"),
 }
+# Packages that are names themselves, as after `import pteron.llm`.
+_PACKAGES = ("asr", "llm", "ray")
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = sorted(_HOME)  # noqa: PLE0605
 
+_HOME |= {name: name for name in _PACKAGES}
+
 
 def __getattr__(name: str) -> object:
-    if name in ("asr", "llm"):
-        import importlib
-
-        return importlib.import_module(f"pteron.{name}")
     if name not in _HOME:
         message = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(message, name=name, obj=sys.modules[__name__])  # "Did you mean ...?"
@@ -76,7 +76,8 @@ def __getattr__(name: str) -> object:
 
     home = _HOME[name]
     try:
-        value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
+        module = importlib.import_module(f"{__name__}.{home}")
+        value = module if home == name else getattr(module, name)
     except (AttributeError, ModuleNotFoundError) as error:
         # A folder with only data is an empty module.
         if error.name == "torch":
@@ -109,9 +110,8 @@ def _how_to_install_torch() -> str:
 
 
 def _target(home: str) -> str:
-    return "@pteron//" + (
-        f"python/{__name__}:{home}" if home == "exporter" else home.replace(".", "/")
-    )
+    is_here = home in ("exporter", *_PACKAGES)
+    return "@pteron//" + (f"python/{__name__}:{home}" if is_here else home.replace(".", "/"))
 
 
 def __dir__() -> list[str]:

@@ -1,6 +1,7 @@
 # What type checkers know of __init__.py.
 from pteron import asr as asr
 from pteron import llm as llm
+from pteron import ray as ray
 from pteron.backends.apple.metal.metal_options import MetalOptions as MetalOptions
 from pteron.backends.apple.metal.metal_partitioner import MetalPartitioner as MetalPartitioner
 from pteron.backends.cpu.cpu_options import CpuOptions as CpuOptions
@@ -18,5 +19,6 @@ from pteron.sdk import include_dir as include_dir
 from pteron.sdk import pkg_config_path as pkg_config_path
 
 __all__: list[str]
+_PACKAGES: tuple[str, ...]
 
 def _how_to_install_torch() -> str: ...

@@ -25,50 +25,33 @@ Error Error::with_context(const std::string& context) && {
 }
 
 const char* Error::name(Code code) {
+#define PTERON_NAME(code) \
+  case code:              \
+    return #code;
   switch (code) {
-    case Ok:
-      return "Ok";
-    case Internal:
-      return "Internal";
-    case InvalidState:
-      return "InvalidState";
-    case EndOfMethod:
-      return "EndOfMethod";
-    case AlreadyLoaded:
-      return "AlreadyLoaded";
-    case NotSupported:
-      return "NotSupported";
-    case NotImplemented:
-      return "NotImplemented";
-    case InvalidArgument:
-      return "InvalidArgument";
-    case InvalidType:
-      return "InvalidType";
-    case OperatorMissing:
-      return "OperatorMissing";
-    case NotFound:
-      return "NotFound";
-    case MemoryAllocationFailed:
-      return "MemoryAllocationFailed";
-    case AccessFailed:
-      return "AccessFailed";
-    case InvalidProgram:
-      return "InvalidProgram";
-    case InvalidExternalData:
-      return "InvalidExternalData";
-    case OutOfResources:
-      return "OutOfResources";
-    case DelegateInvalidCompatibility:
-      return "DelegateInvalidCompatibility";
-    case DelegateMemoryAllocationFailed:
-      return "DelegateMemoryAllocationFailed";
-    case DelegateInvalidHandle:
-      return "DelegateInvalidHandle";
-    case Cancelled:
-      return "Cancelled";
-    case TimedOut:
-      return "TimedOut";
+    PTERON_NAME(Ok)
+    PTERON_NAME(Internal)
+    PTERON_NAME(InvalidState)
+    PTERON_NAME(EndOfMethod)
+    PTERON_NAME(AlreadyLoaded)
+    PTERON_NAME(NotSupported)
+    PTERON_NAME(NotImplemented)
+    PTERON_NAME(InvalidArgument)
+    PTERON_NAME(InvalidType)
+    PTERON_NAME(OperatorMissing)
+    PTERON_NAME(NotFound)
+    PTERON_NAME(MemoryAllocationFailed)
+    PTERON_NAME(AccessFailed)
+    PTERON_NAME(InvalidProgram)
+    PTERON_NAME(InvalidExternalData)
+    PTERON_NAME(OutOfResources)
+    PTERON_NAME(DelegateInvalidCompatibility)
+    PTERON_NAME(DelegateMemoryAllocationFailed)
+    PTERON_NAME(DelegateInvalidHandle)
+    PTERON_NAME(Cancelled)
+    PTERON_NAME(TimedOut)
   }
+#undef PTERON_NAME
   return "Unknown";
 }
 

@@ -1,6 +1,5 @@
 #include "pteron/runtime/program_reader/tensor_data_file.h"
 
-#include <string_view>
 #include <utility>
 
 #include "pteron/runtime/program_reader/flatbuffer_verifier.h"

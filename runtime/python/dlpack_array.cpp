@@ -1,6 +1,5 @@
 #include "pteron/runtime/python/dlpack_array.h"
 
-#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 #include <utility>

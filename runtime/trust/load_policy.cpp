@@ -1,7 +1,6 @@
 #include "pteron/runtime/trust/load_policy.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <ctime>
 #include <filesystem>

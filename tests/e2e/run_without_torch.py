@@ -56,7 +56,9 @@ def _input(name: str, array: np.ndarray[Any, Any]) -> Any:
 def _outputs(values: list[Any]) -> dict[str, np.ndarray[Any, Any]]:
     named = {}
     for index, value in enumerate(values):
-        if getattr(value, "dtype", None) == "bfloat16":
+        if isinstance(value, np.ndarray) and value.dtype == "bfloat16":  # ml_dtypes is installed
+            named[f"bfloat16_{index}"] = value.view(np.uint16)
+        elif getattr(value, "dtype", None) == "bfloat16":
             named[f"bfloat16_{index}"] = np.from_dlpack(_Retyped(value, _BFLOAT, _UINT))
         else:
             named[f"output_{index}"] = np.asarray(value)

@@ -11,7 +11,10 @@ from torch.export import Dim
 
 import pteron
 import pteron.backends.aoti.ops.tests.torchvision_operators  # noqa: F401
-from pteron.exir.operators.library_operators import library_decompositions
+from pteron.exir.operators.library_operators import (
+    any_number_of_kept_boxes,
+    library_decompositions,
+)
 
 vision = torch.ops.torchvision
 
@@ -60,6 +63,22 @@ def test_any_number_of_boxes_stays(tmp_path: pathlib.Path) -> None:
     nan = (boxes(9), torch.rand(9))
     nan[0][2] = nan[0][5, 1] = nan[1][4] = float("nan")
     check(tmp_path / "nms.pte", detect, (n, n), *calls, same, nan)
+
+
+def test_nms_is_described_anew_where_cpp_names_a_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch lets only that module describe an operator, with torchvision 0.28 and earlier."""
+    pystub = torch._C._dispatch_pystub
+
+    def of_cpp(name: str, overload: str) -> tuple[str, str] | None:
+        is_nms = name == "torchvision::nms"
+        return ("torchvision._meta_registrations", "") if is_nms else pystub(name, overload)
+
+    monkeypatch.setattr(vision.nms.default, "_defined_in_python", False)
+    monkeypatch.setattr(torch._C, "_dispatch_pystub", of_cpp)
+    inputs = (boxes(4), torch.rand(4))
+    with any_number_of_kept_boxes():
+        exported = torch.export.export(Calls(lambda b, s: vision.nms(b, s, 0.5)), inputs)
+    assert "torchvision.nms" in str(exported.graph)
 
 
 @pytest.mark.parametrize("ratio", [-1, 2])

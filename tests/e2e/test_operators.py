@@ -33,6 +33,10 @@ def _bounded(x: torch.Tensor, most: int) -> torch.Tensor:
     return x
 
 
+#: torch.export of 2.11 takes the indices of `unique` for float32, and refuses uint8 in `_int_mm`.
+_IS_2_11 = inductor.release() == "2.11"
+
+
 def _weights(n: torch.Tensor) -> torch.Tensor | None:
     """torch.export of 2.11 and 2.12 takes weighted counts for integers."""
     return None if inductor.release() in ("2.11", "2.12") else n.flatten() * 0.5
@@ -119,7 +123,7 @@ CALLS: dict[str, _Call] = {
     "nonzero_static": (lambda x: torch.nonzero_static(x > 0, size=20, fill_value=-1), (_X,)),
     "masked_select": (lambda x: torch.masked_select(x, x > 0), (_X,)),
     "masked_scatter": (lambda x: torch.masked_scatter(x, x > 0.3, x.flip(0) * 2), (_X,)),
-    "_unique2": (lambda x: torch.unique(x, return_inverse=True, return_counts=True), (_X,)),
+    "_unique2": (lambda x: torch.unique(x, return_inverse=not _IS_2_11, return_counts=True), (_X,)),
     "unique_dim": (
         lambda x: torch.unique(x[:, :1].round(), dim=0, return_inverse=True, return_counts=True),
         (_X,),
@@ -192,7 +196,10 @@ CALLS: dict[str, _Call] = {
     "logcumsumexp": (lambda x: x.logcumsumexp(1), (_X,)),
     "_fft_c2r": (lambda x: torch.fft.irfft2(torch.fft.rfft2(x)), (_X,)),
     "_int_mm_out": (
-        lambda a: (torch._int_mm(a, a.t()), torch._int_mm((a + 100).to(torch.uint8), a.t())),
+        lambda a: (
+            torch._int_mm(a, a.t()),
+            torch._int_mm((a + 100).to(torch.int8 if _IS_2_11 else torch.uint8), a.t()),
+        ),
         (_INT8,),
     ),
 }
@@ -283,6 +290,7 @@ class Int8Linear(nn.Module):
         return weight_only, (sums * scale * self.scales).to(x.dtype)
 
 
+@pytest.mark.skipif(_IS_2_11, reason="torch.export of 2.11 refuses uint8 in _int_mm")
 @pytest.mark.parametrize("gemm", ["library", "template"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_int8_layers(dtype: torch.dtype, gemm: str, tmp_path: pathlib.Path) -> None:

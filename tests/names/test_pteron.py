@@ -40,11 +40,17 @@ def test_type_checkers_know_the_same_names() -> None:
     stub = ast.parse(Path(pteron.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
     imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
     modules = [a.name for node in imports if node.module == "pteron" for a in node.names]
-    assert modules == ["asr", "llm"]
+    assert modules == list(pteron._PACKAGES)
     names = {a.name for node in imports if node.module != "pteron" for a in node.names}
     stars = {node.module for node in imports if node.names[0].name == "*"}
     assert stars == {"pteron.exir", "pteron.runtime"}
     assert names - {"*"} | {*exir.__all__, *runtime.__all__} == {*pteron.__all__}
+
+
+@pytest.mark.parametrize("name", pteron._PACKAGES)
+def test_a_package_is_a_name(name: str) -> None:
+    assert run(f"import pteron; print(pteron.{name}.__name__)") == f"pteron.{name}"
+    assert name not in pteron.__all__
 
 
 def test_the_import_is_light() -> None:

@@ -62,82 +62,43 @@ class LockFile:
     add: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
 
-_PYTHON = "third_party/python"
+def _lock_of(name: str, **options: Any) -> LockFile:
+    """The lock of `third_party/NAME`."""
+    folder = f"third_party/{name}"
+    return LockFile(name, f"{folder}/lock.json", f"{folder}/requirements.txt", **options)
+
+
+def _lock_of_python(name: str, **options: Any) -> LockFile:
+    """A lock of `third_party/python`."""
+    folder = "third_party/python"
+    path, requirements = f"{folder}/locks/{name}.json", f"{folder}/requirements/{name}.txt"
+    return LockFile(name, path, requirements, **options)
+
+
+_COMMON = ("common",)
 LOCK_FILES = (
-    LockFile("common", f"{_PYTHON}/locks/common.json", f"{_PYTHON}/requirements/common.txt"),
+    _lock_of_python("common"),
     *(
-        LockFile(
-            f"torch_{build}",
-            f"{_PYTHON}/locks/torch_{build}.json",
-            f"{_PYTHON}/requirements/torch_{build}.txt",
-            on=("common",),
-        )
+        _lock_of_python(f"torch_{build}", on=_COMMON)
         for build in ("cpu", "cuda", "cuda_2.12.1", "cuda_2.14.1")
     ),
-    LockFile(
-        "cuda",
-        "third_party/cuda/lock.json",
-        "third_party/cuda/requirements.txt",
-        is_complete=True,
-    ),
-    LockFile(
+    _lock_of("cuda", is_complete=True),
+    _lock_of(
         "executorch",
-        "third_party/executorch/lock.json",
-        "third_party/executorch/requirements.txt",
-        on=("common",),
+        on=_COMMON,
         is_complete=True,
         add={"executorch": ("torch",), "torchao": ("torch",)},
     ),
-    LockFile(
-        "onnxruntime",
-        "third_party/onnxruntime/lock.json",
-        "third_party/onnxruntime/requirements.txt",
-        on=("common",),
-    ),
-    LockFile(
-        "iree",
-        "third_party/iree/lock.json",
-        "third_party/iree/requirements.txt",
-        on=("common", "onnxruntime"),
-        add={"iree_base_compiler": ("onnx",)},
-    ),
-    LockFile("atheris", "third_party/atheris/lock.json", "third_party/atheris/requirements.txt"),
-    LockFile(
-        "audio",
-        "third_party/audio/lock.json",
-        "third_party/audio/requirements.txt",
-        on=("common",),
-    ),
-    LockFile(
-        "model_signing",
-        "third_party/model_signing/lock.json",
-        "third_party/model_signing/requirements.txt",
-        on=("common",),
-        add={"model_signing": ("pyopenssl",)},
-    ),
-    LockFile(
-        "ray",
-        "third_party/ray/lock.json",
-        "third_party/ray/requirements.txt",
-        on=("common",),
-    ),
-    LockFile(
-        "transformers",
-        "third_party/transformers/lock.json",
-        "third_party/transformers/requirements.txt",
-        on=("common",),
-        add={"transformers": ("torch",)},
-    ),
-    LockFile(
-        "serve",
-        "third_party/serve/lock.json",
-        "third_party/serve/requirements.txt",
-        on=("common", "transformers"),
-    ),
-    LockFile(
+    _lock_of("onnxruntime", on=_COMMON),
+    _lock_of("iree", on=("common", "onnxruntime"), add={"iree_base_compiler": ("onnx",)}),
+    _lock_of("atheris"),
+    _lock_of("audio", on=_COMMON),
+    _lock_of("model_signing", on=_COMMON, add={"model_signing": ("pyopenssl",)}),
+    _lock_of("ray", on=_COMMON),
+    _lock_of("transformers", on=_COMMON, add={"transformers": ("torch",)}),
+    _lock_of("serve", on=("common", "transformers")),
+    _lock_of(
         "model_libraries",
-        "third_party/model_libraries/lock.json",
-        "third_party/model_libraries/requirements.txt",
         on=("common", "transformers"),
         is_complete=True,
         add={
@@ -147,12 +108,7 @@ LOCK_FILES = (
             "torch_geometric": ("torch",),
         },
     ),
-    LockFile(
-        "ziglang",
-        "third_party/ziglang/lock.json",
-        "third_party/ziglang/requirements.txt",
-        is_complete=True,
-    ),
+    _lock_of("ziglang", is_complete=True),
 )
 
 Lock = dict[str, dict[str, Any]]  # package name -> version, deps, files

@@ -12,7 +12,6 @@
 // strings; then the bytes, which the tensors cover without gaps or overlaps.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>

@@ -82,14 +82,14 @@ def real_values(module: torch.fx.GraphModule) -> Context:
         return weight.real.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
 
     def of_real(name: str) -> Any:
-        asked = getattr(torch.Tensor, name)
-        own = getattr(FakeTensor, name)
+        of_tensor = getattr(torch.Tensor, name)
+        of_fake = getattr(FakeTensor, name)
 
-        def ask(self: torch.Tensor) -> Any:
+        def call(self: torch.Tensor) -> Any:
             known = real(self)
-            return own(self) if known is self else asked(known)
+            return of_fake(self) if known is self else of_tensor(known)
 
-        return patched(FakeTensor, name, ask)
+        return patched(FakeTensor, name, call)
 
     def contiguous(lay_out: Any, tensor: torch.Tensor, **kwargs: Any) -> torch.Tensor:
         laid_out: torch.Tensor = lay_out(tensor, **kwargs)

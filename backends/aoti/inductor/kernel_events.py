@@ -120,8 +120,8 @@ def traced(model: str, origins: Sequence[Origin]) -> tuple[str, tuple[Kernel, ..
         outputs = re.findall(r"&(\w+_handle)\b", match["arguments"])
         tensors = [word for word in words if word in handles or word in outputs]
         event = f"PteronKernel<{len(tensors)}> pteron_kernel({len(kernels) - 1});"
-        told = f" pteron_kernel.tensors({', '.join(tensors)});" if tensors else ""
-        return f"{match['indent']}{{ {event} {match['call']}{told} }}"
+        tensors_call = f" pteron_kernel.tensors({', '.join(tensors)});" if tensors else ""
+        return f"{match['indent']}{{ {event} {match['call']}{tensors_call} }}"
 
     return after_includes(_CALL.sub(replace, model), _EVENTS), tuple(kernels)
 

@@ -202,8 +202,10 @@ def separate(kernels: Sequence[str]) -> tuple[list[str], dict[str, str]]:
             staying.append(name)
             return definition
         template, function = declaration.groups()
-        apart = f"__attribute__((noipa)) {function}"  # also where a caller is in the same file
-        sources[name] = _HEADERS + definition.replace(f"inline {function}", apart)
+        not_inlined = (
+            f"__attribute__((noipa)) {function}"  # also where a caller is in the same file
+        )
+        sources[name] = _HEADERS + definition.replace(f"inline {function}", not_inlined)
         for prefetch in sorted(prefetches):
             for accumulate in ("false", "true"):
                 instance = function.replace(name, f"{name}<{accumulate}, {prefetch}>")

@@ -14,9 +14,12 @@ rows that share a scale; a group is
 """
 
 import dataclasses
+from typing import Any
 
 import torch
 import torch.nn.functional as F
+
+from pteron.backends.aoti.ops.custom_operator import define
 
 #: Columns of a panel.
 PANEL = 32
@@ -99,38 +102,18 @@ def unpack(weight: torch.Tensor, packing: Packing) -> torch.Tensor:
     return matrix[:, : packing.columns]
 
 
-_library = torch.library.Library("pteron", "FRAGMENT")
-_library.define(
-    "quantized_mm(Tensor x, Tensor weight, int columns, int bits, int group_size,"
-    " bool has_zero_point) -> Tensor"
-)
-
-
-def _shape(
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    columns: int,
-    bits: int,
-    group_size: int,
-    has_zero_point: bool,
-) -> torch.Tensor:
+def _shape(x: torch.Tensor, weight: Any, columns: int, *_: Any) -> torch.Tensor:
     return x.new_empty((x.shape[0], columns))
 
 
-def _compute(
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    columns: int,
-    bits: int,
-    group_size: int,
-    has_zero_point: bool,
-) -> torch.Tensor:
-    matrix = unpack(weight, Packing(columns, bits, group_size, has_zero_point))
-    return (x.float() @ matrix).to(x.dtype)
+def _compute(x: torch.Tensor, weight: torch.Tensor, *packing: Any) -> torch.Tensor:
+    return (x.float() @ unpack(weight, Packing(*packing))).to(x.dtype)
 
-
-torch.library.register_fake("pteron::quantized_mm", _shape, lib=_library)
-_library.impl("quantized_mm", _compute, "CompositeExplicitAutograd")
 
 #: x, [m, rows], float32, bfloat16 or float16, to [m, columns] of that dtype; sums are float32.
-QUANTIZED_MM: torch._ops.OpOverload = torch.ops.pteron.quantized_mm.default
+QUANTIZED_MM = define(
+    "quantized_mm(Tensor x, Tensor weight, int columns, int bits, int group_size,"
+    " bool has_zero_point) -> Tensor",
+    _shape,
+    _compute,
+)

@@ -366,13 +366,14 @@ def _by_flex(
         return score
 
     masks = () if mask is None else (mask,)
-    added, asked = ((), masks) if blocks else (masks, ())
+    score_buffers, mask_buffers = ((), masks) if blocks else (masks, ())
     if blocks:
         lengths = q.shape[-2], k.shape[-2]
         visited = _block_mask(blocks, lengths, _BLOCK, lambda b, h, m, n, x: at(x, b, h, m, n))
     else:
         visited = _causal_blocks(q, k) if causal else _one_block(q, k)
-    out: torch.Tensor = flex_attention(q, k, v, add_mask, visited, scale, _FLEX, added, asked)[0]
+    buffers = score_buffers, mask_buffers
+    out: torch.Tensor = flex_attention(q, k, v, add_mask, visited, scale, _FLEX, *buffers)[0]
     return out
 
 

@@ -116,6 +116,19 @@ def test_dynamic_batch(tmp_path: pathlib.Path) -> None:
         check(_run(path, x), _eager(model, x), _TOLERANCE[torch.float16])
 
 
+def test_an_output_of_another_order_stays_on_the_gpu(tmp_path: pathlib.Path) -> None:
+    """The convolution computes channels last, in the memory of an output that is contiguous."""
+    torch.manual_seed(0)
+    model = nn.Conv2d(8, 5, 3).eval().cuda().half()
+    x = torch.randn(8, 8, 256, 256, device="cuda", dtype=torch.float16)
+    path = save(lower(torch.export.export(model, (x,))), tmp_path, **ON_DEVICE)
+    method = load(path).load_method("forward")
+    for _ in range(3):
+        (found,) = method.execute([x])
+        assert torch.as_tensor(found).is_contiguous()
+        check([found], _eager(model, x), _TOLERANCE[torch.float16])
+
+
 _WITHOUT = """
 import pathlib, sys, torch
 from pteron.backends.cuda.tests.programs import load

@@ -251,15 +251,21 @@ def _with_excluded_nan(form: str) -> tuple[Any, list[torch.Tensor], torch.Tensor
     def flash(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         return aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, True)[0]
 
+    def viewed(*given: torch.Tensor) -> torch.Tensor:
+        """The result has the strides of the query, so that heads can be viewed as one dimension."""
+        y = flash(*(x.transpose(1, 2).contiguous().transpose(1, 2) for x in given))
+        return y.transpose(1, 2).view(1, 6, 8).view(1, 6, 2, 4).transpose(1, 2)
+
     torch.manual_seed(0)
     inputs = [torch.randn(1, 2, 6, 4) for _ in range(3)]
     without = torch.nn.functional.scaled_dot_product_attention(*inputs, is_causal=True)
     without[:, :, -1] = NAN
     inputs[2][:, :, -1] = NAN
-    return make_fx(flash if form == "flash" else plain)(*inputs), inputs, without
+    function = {"flash": flash, "viewed": viewed}.get(form, plain)
+    return make_fx(function)(*inputs), inputs, without
 
 
-@pytest.mark.parametrize("form", ["mask", "causal", "flash"])
+@pytest.mark.parametrize("form", ["mask", "causal", "flash", "viewed"])
 def test_attention_may_skip_what_is_masked(form: str) -> None:
     graph, inputs, skipped = _with_excluded_nan(form)
     expected = graph(*inputs)

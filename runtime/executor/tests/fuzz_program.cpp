@@ -5,9 +5,6 @@
 // then in the file.
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
-#include <string>
-#include <vector>
 
 #include "pteron/runtime/executor/tests/fuzzed_program.h"
 #include "pteron/runtime/executor/tests/program_writer.h"

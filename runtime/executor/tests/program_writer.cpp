@@ -27,6 +27,18 @@ Offset<Vector<T>> vector_of(FlatBufferBuilder& builder, const Maybe<std::vector<
   return items ? builder.CreateVector(*items) : Offset<Vector<T>>(0);
 }
 
+// A vector of what `write` makes of each item, or none.
+template <typename Items, typename Write>
+auto tables_of(FlatBufferBuilder& builder, const Items& items, const Write& write) {
+  std::vector<decltype(write(*items.begin()))> tables;
+  for (const auto& item : items) tables.push_back(write(item));
+  return builder.CreateVector(tables);
+}
+template <typename T, typename Write>
+auto tables_of(FlatBufferBuilder& builder, const Maybe<std::vector<T>>& items, const Write& write) {
+  return items ? tables_of(builder, *items, write) : decltype(tables_of(builder, *items, write))(0);
+}
+
 Offset<flatbuffers::String> string_of(FlatBufferBuilder& builder, const Maybe<std::string>& text) {
   return text ? builder.CreateString(*text) : Offset<flatbuffers::String>(0);
 }
@@ -100,13 +112,11 @@ struct WriteCall {
 
 Offset<schema::Chain> write_chain(FlatBufferBuilder& builder, const ChainSpec& spec) {
   if (!spec) return schema::CreateChain(builder);
-  std::vector<Offset<schema::Instruction>> instructions;
-  for (const InstructionSpec& instruction : *spec) {
+  const auto instructions = tables_of(builder, *spec, [&](const InstructionSpec& instruction) {
     const auto [type, call] = std::visit(WriteCall{builder}, instruction);
-    instructions.push_back(
-        schema::CreateInstruction(builder, static_cast<schema::InstructionCall>(type), call));
-  }
-  return schema::CreateChain(builder, 0, 0, builder.CreateVector(instructions));
+    return schema::CreateInstruction(builder, static_cast<schema::InstructionCall>(type), call);
+  });
+  return schema::CreateChain(builder, 0, 0, instructions);
 }
 
 Offset<schema::Delegate> write_delegate(FlatBufferBuilder& builder, const DelegateSpec& spec) {
@@ -116,57 +126,38 @@ Offset<schema::Delegate> write_delegate(FlatBufferBuilder& builder, const Delega
     processed = schema::CreateDelegateData(
         builder, static_cast<schema::DelegateDataLocation>(spec.location), spec.index);
   }
-  std::vector<Offset<schema::CompileSpec>> specs;
-  for (const auto& [key, value] : spec.compile_specs) {
-    const auto key_offset = string_of(builder, key);
-    specs.push_back(schema::CreateCompileSpec(builder, key_offset, vector_of(builder, value)));
-  }
-  return schema::CreateDelegate(builder, id, processed, builder.CreateVector(specs));
+  const auto specs = tables_of(builder, spec.compile_specs, [&](const auto& item) {
+    const auto key = string_of(builder, item.first);
+    return schema::CreateCompileSpec(builder, key, vector_of(builder, item.second));
+  });
+  return schema::CreateDelegate(builder, id, processed, specs);
 }
 
 Offset<schema::Method> write_method(FlatBufferBuilder& builder, const MethodSpec& spec) {
   const auto name = string_of(builder, spec.name);
-  Offset<Vector<Offset<schema::EValue>>> values(0);
-  if (spec.values) {
-    std::vector<Offset<schema::EValue>> items;
-    for (const ValueSpec& value : *spec.values) {
-      const auto [type, payload] = std::visit(WriteValue{builder}, value);
-      items.push_back(schema::CreateEValue(builder, static_cast<schema::Value>(type), payload));
-    }
-    values = builder.CreateVector(items);
-  }
+  const auto values = tables_of(builder, spec.values, [&](const ValueSpec& value) {
+    const auto [type, payload] = std::visit(WriteValue{builder}, value);
+    return schema::CreateEValue(builder, static_cast<schema::Value>(type), payload);
+  });
   const auto inputs = vector_of(builder, spec.inputs);
   const auto outputs = vector_of(builder, spec.outputs);
-  Offset<Vector<Offset<schema::Chain>>> chains(0);
-  if (spec.chains) {
-    std::vector<Offset<schema::Chain>> items;
-    for (const ChainSpec& chain : *spec.chains) items.push_back(write_chain(builder, chain));
-    chains = builder.CreateVector(items);
-  }
-  std::vector<Offset<schema::Operator>> operators;
-  for (const OperatorSpec& op : spec.operators) {
+  const auto chains = tables_of(
+      builder, spec.chains, [&](const ChainSpec& chain) { return write_chain(builder, chain); });
+  const auto operators = tables_of(builder, spec.operators, [&](const OperatorSpec& op) {
     const auto op_name = string_of(builder, op.name);
-    operators.push_back(schema::CreateOperator(builder, op_name, string_of(builder, op.overload)));
-  }
-  const auto operator_table = builder.CreateVector(operators);
-  Offset<Vector<Offset<schema::Delegate>>> delegates(0);
-  if (spec.delegates) {
-    std::vector<Offset<schema::Delegate>> items;
-    for (const DelegateSpec& delegate : *spec.delegates) {
-      items.push_back(write_delegate(builder, delegate));
-    }
-    delegates = builder.CreateVector(items);
-  }
+    return schema::CreateOperator(builder, op_name, string_of(builder, op.overload));
+  });
+  const auto delegates = tables_of(builder, spec.delegates, [&](const DelegateSpec& delegate) {
+    return write_delegate(builder, delegate);
+  });
   const auto buffer_sizes = vector_of(builder, spec.buffer_sizes);
   Offset<Vector<Offset<schema::BufferDevice>>> devices(0);
   if (!spec.buffer_devices.empty()) {
-    std::vector<Offset<schema::BufferDevice>> items;
-    for (const BufferDeviceSpec& device : spec.buffer_devices) {
-      items.push_back(schema::CreateBufferDevice(
-          builder, device.buffer_index, static_cast<schema::DeviceType>(device.device_type),
-          device.device_index));
-    }
-    devices = builder.CreateVector(items);
+    devices = tables_of(builder, spec.buffer_devices, [&](const BufferDeviceSpec& device) {
+      return schema::CreateBufferDevice(builder, device.buffer_index,
+                                        static_cast<schema::DeviceType>(device.device_type),
+                                        device.device_index);
+    });
   }
   const auto strings = [&](const Maybe<std::vector<std::string>>& names) {
     Offset<Vector<Offset<flatbuffers::String>>> offset(0);
@@ -175,18 +166,16 @@ Offset<schema::Method> write_method(FlatBufferBuilder& builder, const MethodSpec
   const auto input_names = strings(spec.input_names);
   const auto output_names = strings(spec.output_names);
   const auto containers = schema::CreateContainerTypes(builder, 0, 0, input_names, output_names);
-  return schema::CreateMethod(builder, name, containers, values, inputs, outputs, chains,
-                              operator_table, delegates, buffer_sizes, devices);
+  return schema::CreateMethod(builder, name, containers, values, inputs, outputs, chains, operators,
+                              delegates, buffer_sizes, devices);
 }
 
 Offset<Vector<Offset<schema::InlineBytes>>> write_inline(FlatBufferBuilder& builder,
                                                          const std::vector<Bytes>& blobs) {
-  std::vector<Offset<schema::InlineBytes>> items;
-  for (const Bytes& blob : blobs) {
+  return tables_of(builder, blobs, [&](const Bytes& blob) {
     builder.ForceVectorAlignment(blob.size(), 1, 16);
-    items.push_back(schema::CreateInlineBytes(builder, builder.CreateVector(blob)));
-  }
-  return builder.CreateVector(items);
+    return schema::CreateInlineBytes(builder, builder.CreateVector(blob));
+  });
 }
 
 Offset<schema::SegmentOffsets> write_offsets(FlatBufferBuilder& builder,
@@ -270,14 +259,9 @@ Bytes assemble(const FlatBufferBuilder& builder, bool is_program,
 
 Bytes write_program(const ProgramSpec& program, const WriteOptions& options) {
   FlatBufferBuilder builder;
-  Offset<Vector<Offset<schema::Method>>> methods(0);
-  if (program.methods) {
-    std::vector<Offset<schema::Method>> items;
-    for (const MethodSpec& method : *program.methods) {
-      items.push_back(write_method(builder, method));
-    }
-    methods = builder.CreateVector(items);
-  }
+  const auto methods = tables_of(builder, program.methods, [&](const MethodSpec& method) {
+    return write_method(builder, method);
+  });
   Offset<Vector<Offset<schema::InlineBytes>>> inline_constants(0);
   if (!program.inline_constants.empty()) {
     inline_constants = write_inline(builder, program.inline_constants);
@@ -286,42 +270,33 @@ Bytes write_program(const ProgramSpec& program, const WriteOptions& options) {
   if (program.inline_delegate_data) {
     inline_data = write_inline(builder, *program.inline_delegate_data);
   }
-  std::vector<Offset<schema::Segment>> segments;
-  for (const RangeSpec& range : lay_out(program.segments)) {
-    const auto found = program.false_ranges.find(segments.size());
-    const RangeSpec& written = found == program.false_ranges.end() ? range : found->second;
-    segments.push_back(schema::CreateSegment(builder, written.offset, written.size));
-  }
-  const auto segment_table = builder.CreateVector(segments);
+  std::vector<RangeSpec> ranges = lay_out(program.segments);
+  for (const auto& [index, range] : program.false_ranges) ranges.at(index) = range;
+  const auto segments = tables_of(builder, ranges, [&](const RangeSpec& range) {
+    return schema::CreateSegment(builder, range.offset, range.size);
+  });
   Offset<schema::SegmentOffsets> constants(0);
   if (program.constant_segment) constants = write_offsets(builder, *program.constant_segment);
-  std::vector<Offset<schema::SegmentOffsets>> initial_values;
-  for (const SegmentOffsetsSpec& spec : program.mutable_segments) {
-    initial_values.push_back(write_offsets(builder, spec));
-  }
-  const auto mutable_segments = builder.CreateVector(initial_values);
-  std::vector<Offset<schema::NamedData>> named;
-  for (const NamedDataSpec& spec : program.named_data) {
+  const auto mutable_segments =
+      tables_of(builder, program.mutable_segments,
+                [&](const SegmentOffsetsSpec& spec) { return write_offsets(builder, spec); });
+  const auto named_data = tables_of(builder, program.named_data, [&](const NamedDataSpec& spec) {
     const auto key = string_of(builder, spec.key);
-    named.push_back(schema::CreateNamedData(builder, key, spec.segment_index));
-  }
-  const auto named_data = builder.CreateVector(named);
+    return schema::CreateNamedData(builder, key, spec.segment_index);
+  });
   const auto root =
       schema::CreateProgram(builder, program.version, methods, inline_constants, inline_data,
-                            segment_table, constants, mutable_segments, named_data);
+                            segments, constants, mutable_segments, named_data);
   builder.Finish(root, schema::ProgramIdentifier());
   return assemble(builder, true, program.segments, options);
 }
 
 Bytes write_tensor_data(const TensorDataSpec& data, const WriteOptions& options) {
   FlatBufferBuilder builder;
-  std::vector<Offset<schema::TensorDataSegment>> segments;
-  for (const RangeSpec& range : lay_out(data.segments)) {
-    segments.push_back(schema::CreateTensorDataSegment(builder, range.offset, range.size));
-  }
-  const auto segment_table = builder.CreateVector(segments);
-  std::vector<Offset<schema::TensorDataEntry>> entries;
-  for (const TensorDataSpec::Entry& entry : data.entries) {
+  const auto segments = tables_of(builder, lay_out(data.segments), [&](const RangeSpec& range) {
+    return schema::CreateTensorDataSegment(builder, range.offset, range.size);
+  });
+  const auto entries = tables_of(builder, data.entries, [&](const TensorDataSpec::Entry& entry) {
     const auto key = string_of(builder, entry.key);
     Offset<schema::TensorLayout> layout(0);
     if (entry.layout) {
@@ -329,10 +304,9 @@ Bytes write_tensor_data(const TensorDataSpec& data, const WriteOptions& options)
       const auto dim_order = vector_of(builder, entry.layout->dim_order);
       layout = schema::CreateTensorLayout(builder, entry.layout->scalar_type, sizes, dim_order);
     }
-    entries.push_back(schema::CreateTensorDataEntry(builder, key, entry.segment_index, layout));
-  }
-  const auto named_data = builder.CreateVector(entries);
-  const auto root = schema::CreateTensorData(builder, data.version, segment_table, named_data);
+    return schema::CreateTensorDataEntry(builder, key, entry.segment_index, layout);
+  });
+  const auto root = schema::CreateTensorData(builder, data.version, segments, entries);
   builder.Finish(root, schema::TensorDataIdentifier());
   return assemble(builder, false, data.segments, options);
 }

@@ -5,9 +5,12 @@ Partitioners do not decompose the operators of `WHOLE`. A backend chooses their 
 """
 
 import dataclasses
+from typing import Any
 
 import torch
 from torch.fx import Node
+
+from pteron.backends.aoti.ops.custom_operator import define
 
 _aten = torch.ops.aten
 ATTENTION = _aten.scaled_dot_product_attention.default
@@ -62,25 +65,8 @@ class Attention:
         )
 
 
-# The same signature, but not decomposed by tracing, with a float mask.
-_library = torch.library.Library("pteron", "FRAGMENT")
-_library.define(
-    "scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None,"
-    " float dropout_p=0.0, bool is_causal=False, *, float? scale=None, bool enable_gqa=False)"
-    " -> Tensor"
-)
-
-
 def _shape(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attn_mask: torch.Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    *,
-    scale: float | None = None,
-    enable_gqa: bool = False,
+    query: torch.Tensor, key: Any, value: torch.Tensor, *more: Any, **options: Any
 ) -> torch.Tensor:
     """Contiguous, with heads and queries in the order of the query's strides."""
     batch, heads, queries, _ = query.shape
@@ -89,6 +75,10 @@ def _shape(
     return query.new_empty((batch, heads, queries, value.shape[-1]))
 
 
-torch.library.register_fake("pteron::scaled_dot_product_attention", _shape, lib=_library)
-
-RUNTIME_ATTENTION: torch._ops.OpOverload = torch.ops.pteron.scaled_dot_product_attention.default
+# The same signature, but not decomposed by tracing, with a float mask.
+RUNTIME_ATTENTION = define(
+    "scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None,"
+    " float dropout_p=0.0, bool is_causal=False, *, float? scale=None, bool enable_gqa=False)"
+    " -> Tensor",
+    _shape,
+)

@@ -10,72 +10,59 @@ channels last.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
-_aten = torch.ops.aten
-CONVOLUTION = _aten.convolution.default
+from pteron.backends.aoti.ops.custom_operator import define
 
-_library = torch.library.Library("pteron", "FRAGMENT")
-_library.define(
-    "fused_convolution(Tensor input, Tensor weight, Tensor? bias, Tensor? residual, int[] stride,"
-    " int[] padding, int[] dilation, int groups, bool relu) -> Tensor"
-)
+CONVOLUTION = torch.ops.aten.convolution.default
+
+Ints = Sequence[int]
 
 
-def _shape(
-    input: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor | None,
-    residual: torch.Tensor | None,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
+def _convolved(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
     groups: int,
-    relu: bool,
-) -> torch.Tensor:
+) -> Tensor:
     zeros = [0] * len(stride)
-    plain = CONVOLUTION(input, weight, None, stride, padding, dilation, False, zeros, groups)
-    batch, channels, *space = plain.shape
+    return CONVOLUTION(input, weight, bias, stride, padding, dilation, False, zeros, groups)
+
+
+def _shape(input: Tensor, weight: Tensor, bias: Any, residual: Any, *options: Any) -> Tensor:
+    batch, channels, *space = _convolved(input, weight, None, *options[:-1]).shape
     return input.new_empty((batch, *space, channels)).movedim(-1, 1)
 
 
 def _compute(
-    input: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor | None,
-    residual: torch.Tensor | None,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    groups: int,
-    relu: bool,
-) -> torch.Tensor:
-    zeros = [0] * len(stride)
-    result = CONVOLUTION(input, weight, bias, stride, padding, dilation, False, zeros, groups)
+    input: Tensor, weight: Tensor, bias: Tensor | None, residual: Tensor | None, *options: Any
+) -> Tensor:
+    result = _convolved(input, weight, bias, *options[:-1])
     if residual is not None:
         result = result + residual
-    result = result.relu() if relu else result
+    result = result.relu() if options[-1] else result
     return result.movedim(1, -1).contiguous().movedim(-1, 1)
 
 
-torch.library.register_fake("pteron::fused_convolution", _shape, lib=_library)
-_library.impl("fused_convolution", _compute, "CompositeExplicitAutograd")
-
-FUSED_CONVOLUTION: torch._ops.OpOverload = torch.ops.pteron.fused_convolution.default
+FUSED_CONVOLUTION = define(
+    "fused_convolution(Tensor input, Tensor weight, Tensor? bias, Tensor? residual, int[] stride,"
+    " int[] padding, int[] dilation, int groups, bool relu) -> Tensor",
+    _shape,
+    _compute,
+)
 
 #: Output channels of a panel of packed weights: one AVX-512 register, two of AVX2.
 PANEL = 16
 
-_library.define(
-    "packed_convolution(Tensor input, Tensor weight, Tensor? residual, int out_channels,"
-    " int[] kernel, int[] stride, int[] padding, int[] dilation, int groups, float? least,"
-    " float? most) -> Tensor"
-)
 
-
-def packed(weight: torch.Tensor, bias: torch.Tensor | None, groups: int) -> torch.Tensor:
+def packed(weight: Tensor, bias: Tensor | None, groups: int) -> Tensor:
     """Packs a weight, [out, in / groups, height, width], and a bias for `packed_convolution`.
 
     Panels of output channels, the last of a group padded with zeros; each is a row of biases, then
@@ -94,8 +81,8 @@ def packed(weight: torch.Tensor, bias: torch.Tensor | None, groups: int) -> torc
 
 
 def _unpacked(
-    weight: torch.Tensor, out_channels: int, kernel: Sequence[int], groups: int
-) -> tuple[torch.Tensor, torch.Tensor]:
+    weight: Tensor, out_channels: int, kernel: Ints, groups: int
+) -> tuple[Tensor, Tensor]:
     """The weight and bias that `weight` was packed from."""
     if weight.dim() == 2:
         rows = weight.T[:out_channels]
@@ -104,23 +91,21 @@ def _unpacked(
     return rows[:, 1:].unflatten(1, (*kernel, -1)).permute(0, 3, 1, 2), rows[:, 0]
 
 
-def _is_depthwise(weight: torch.Tensor, groups: int) -> bool:
+def _is_depthwise(weight: Tensor, groups: int) -> bool:
     return weight.shape[0] == groups and weight.shape[1] == 1
 
 
 def _packed_shape(
-    input: torch.Tensor,
-    weight: torch.Tensor,
-    residual: torch.Tensor | None,
+    input: Tensor,
+    weight: Any,
+    residual: Any,
     out_channels: int,
-    kernel: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    groups: int,
-    least: float | None,
-    most: float | None,
-) -> torch.Tensor:
+    kernel: Ints,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
+    *options: Any,
+) -> Tensor:
     batch, _, *space = input.shape
     for d in range(2):
         room = space[d] + padding[2 * d] + padding[2 * d + 1] - dilation[d] * (kernel[d] - 1) - 1
@@ -129,22 +114,21 @@ def _packed_shape(
 
 
 def _compute_packed(
-    input: torch.Tensor,
-    weight: torch.Tensor,
-    residual: torch.Tensor | None,
+    input: Tensor,
+    weight: Tensor,
+    residual: Tensor | None,
     out_channels: int,
-    kernel: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
+    kernel: Ints,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
     groups: int,
     least: float | None,
     most: float | None,
-) -> torch.Tensor:
+) -> Tensor:
     taps, bias = _unpacked(weight, out_channels, kernel, groups)
     image = F.pad(input, [*padding[2:], *padding[:2]])
-    zeros = [0, 0]
-    result = CONVOLUTION(image, taps, bias, stride, zeros, dilation, False, zeros, groups)
+    result = _convolved(image, taps, bias, stride, [0, 0], dilation, groups)
     if residual is not None:
         result = result + residual
     if least is not None or most is not None:
@@ -152,7 +136,10 @@ def _compute_packed(
     return result.movedim(1, -1).contiguous().movedim(-1, 1)
 
 
-torch.library.register_fake("pteron::packed_convolution", _packed_shape, lib=_library)
-_library.impl("packed_convolution", _compute_packed, "CompositeExplicitAutograd")
-
-PACKED_CONVOLUTION: torch._ops.OpOverload = torch.ops.pteron.packed_convolution.default
+PACKED_CONVOLUTION = define(
+    "packed_convolution(Tensor input, Tensor weight, Tensor? residual, int out_channels,"
+    " int[] kernel, int[] stride, int[] padding, int[] dilation, int groups, float? least,"
+    " float? most) -> Tensor",
+    _packed_shape,
+    _compute_packed,
+)

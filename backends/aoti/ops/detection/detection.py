@@ -7,8 +7,7 @@ The decomposition of nms calls it (`exir/operators/library_operators.py`).
 
 import torch
 
-_library = torch.library.Library("pteron", "FRAGMENT")
-_library.define("nms_mask(Tensor boxes, float iou_threshold) -> Tensor")
+from pteron.backends.aoti.ops.custom_operator import define
 
 
 def _nms_mask(boxes: torch.Tensor, iou_threshold: float) -> torch.Tensor:
@@ -22,9 +21,8 @@ def _nms_mask(boxes: torch.Tensor, iou_threshold: float) -> torch.Tensor:
     return kept
 
 
-torch.library.register_fake(
-    "pteron::nms_mask",
+define(
+    "nms_mask(Tensor boxes, float iou_threshold) -> Tensor",
     lambda boxes, iou_threshold: boxes.new_empty(boxes.shape[:1], dtype=torch.bool),
-    lib=_library,
+    _nms_mask,
 )
-_library.impl("nms_mask", _nms_mask, "CompositeExplicitAutograd")

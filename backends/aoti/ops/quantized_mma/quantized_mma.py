@@ -12,6 +12,8 @@ and g + 8 of the strip: what it needs of each mma.m16n8k16 in consecutive bytes.
 import torch
 import torch.nn.functional as F
 
+from pteron.backends.aoti.ops.custom_operator import define
+
 #: Columns of a strip, rows of a chunk.
 STRIP, CHUNK = 16, 64
 #: The dtype of a packed weight, by which the operator knows its format: int4, int8, float8.
@@ -61,23 +63,6 @@ def unpack(weight: torch.Tensor) -> torch.Tensor:
     return matrix.float() - (8 if weight.dtype == _INT4 else 128)
 
 
-_library = torch.library.Library("pteron", "FRAGMENT")
-_library.define(
-    "quantized_mma(Tensor x, Tensor weight, Tensor scales, Tensor? zero_points, int columns)"
-    " -> Tensor"
-)
-
-
-def _shape(
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    scales: torch.Tensor,
-    zero_points: torch.Tensor | None,
-    columns: int,
-) -> torch.Tensor:
-    return x.new_empty((x.shape[0], columns))
-
-
 def _compute(
     x: torch.Tensor,
     weight: torch.Tensor,
@@ -93,9 +78,11 @@ def _compute(
     return (x.float() @ matrix.view_as(values)[:, :columns]).to(x.dtype)
 
 
-torch.library.register_fake("pteron::quantized_mma", _shape, lib=_library)
-_library.impl("quantized_mma", _compute, "CompositeExplicitAutograd")
-
 #: x, [m, rows], bfloat16 or float16, to [m, columns] of that dtype; scales, [groups, 16 * strips],
 #: are of that dtype, zero points float32; sums are float32.
-QUANTIZED_MMA: torch._ops.OpOverload = torch.ops.pteron.quantized_mma.default
+QUANTIZED_MMA = define(
+    "quantized_mma(Tensor x, Tensor weight, Tensor scales, Tensor? zero_points, int columns)"
+    " -> Tensor",
+    lambda x, weight, scales, zero_points, columns: x.new_empty((x.shape[0], columns)),
+    _compute,
+)

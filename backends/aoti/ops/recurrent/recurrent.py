@@ -7,14 +7,12 @@
 `passes.recurrent` inserts calls of it.
 """
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 
-_library = torch.library.Library("pteron", "FRAGMENT")
-_library.define(
-    "recurrent_steps(Tensor input, Tensor weight, Tensor? bias, Tensor? projection, Tensor hx,"
-    " Tensor? cx, str kind, bool reverse) -> (Tensor, Tensor)"
-)
+from pteron.backends.aoti.ops.custom_operator import define
 
 
 def step(
@@ -60,20 +58,15 @@ def _compute(
 
 
 def _shape(
-    input: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor | None,
-    projection: torch.Tensor | None,
-    hx: torch.Tensor,
-    cx: torch.Tensor | None,
-    kind: str,
-    reverse: bool,
+    input: torch.Tensor, weight: Any, bias: Any, projection: Any, hx: torch.Tensor, cx: Any, *_: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
     out = input.new_empty((*input.shape[:2], hx.shape[1]))
     return out, input.new_empty((0,) if cx is None else cx.shape)
 
 
-torch.library.register_fake("pteron::recurrent_steps", _shape, lib=_library)
-_library.impl("recurrent_steps", _compute, "CompositeExplicitAutograd")
-
-RECURRENT_STEPS: torch._ops.OpOverload = torch.ops.pteron.recurrent_steps.default
+RECURRENT_STEPS = define(
+    "recurrent_steps(Tensor input, Tensor weight, Tensor? bias, Tensor? projection, Tensor hx,"
+    " Tensor? cx, str kind, bool reverse) -> (Tensor, Tensor)",
+    _shape,
+    _compute,
+)

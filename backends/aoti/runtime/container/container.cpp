@@ -1,6 +1,5 @@
 #include "pteron/backends/aoti/runtime/container/container.h"
 
-#include <algorithm>
 #include <unordered_set>
 #include <utility>
 

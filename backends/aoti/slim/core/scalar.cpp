@@ -1,6 +1,5 @@
 #include "pteron/backends/aoti/slim/core/scalar.h"
 
-#include <cmath>
 #include <cstring>
 #include <type_traits>
 

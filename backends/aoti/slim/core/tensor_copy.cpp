@@ -118,6 +118,12 @@ Error copy_tensor(const SlimTensor& target, const SlimTensor& source, bool non_b
     return Error::Ok;
   }
 
+  if (may_overlap(target, source)) {
+    // Elements are copied in any order, on a GPU at once.
+    PTERON_ASSIGN_OR_RETURN(TensorPtr staged, contiguous_like(source, source.device()));
+    PTERON_RETURN_IF_ERROR(copy_tensor(*staged, source));
+    return copy_tensor(target, *staged);
+  }
   const bool on_cpu =
       target.device().type == DeviceType::CPU && source.device().type == DeviceType::CPU;
   if (!on_cpu) {
@@ -128,11 +134,6 @@ Error copy_tensor(const SlimTensor& target, const SlimTensor& source, bool non_b
     return copy_on_devices(target, expanded, non_blocking);
   }
 
-  if (may_overlap(target, source)) {
-    PTERON_ASSIGN_OR_RETURN(TensorPtr staged, make_tensor(source.sizes(), source.dtype()));
-    PTERON_RETURN_IF_ERROR(copy_tensor(*staged, source));
-    return copy_tensor(target, *staged);
-  }
   if (target.dtype() == source.dtype()) {
     copy_strided(target.data(), target.strides().data(), source.data(), strides,
                  target.sizes().data(), target.dim(), target.item_size());

@@ -1,7 +1,6 @@
 #include "pteron/backends/apple/metal/runtime/gpu.h"
 
 #include <atomic>
-#include <utility>
 
 namespace pteron::metal {
 namespace {

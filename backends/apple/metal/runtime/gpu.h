@@ -16,7 +16,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <string_view>
 
 #include "pteron/runtime/core/error.h"
 #include "pteron/runtime/core/result.h"

@@ -1,7 +1,6 @@
 // Elements of any dtype as byte blocks, for kernels that only move data.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
 namespace pteron::cpu {

@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <complex>
-#include <type_traits>
 
 #include "pteron/backends/aoti/slim/core/scalar.h"
 #include "pteron/backends/cpu/runtime/shims/launch.h"

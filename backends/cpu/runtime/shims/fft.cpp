@@ -1,6 +1,5 @@
 #include "pteron/backends/aoti/ops/fft/fft.h"
 
-#include <algorithm>
 #include <complex>
 
 #include "pteron/backends/cpu/runtime/kernels/fft.h"

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "pteron/backends/aoti/ops/on_host/on_host.h"
 #include "pteron/backends/cpu/runtime/shims/launch.h"
 
 namespace pteron::cpu {
@@ -59,14 +60,7 @@ Error histogram(const aoti::HistogramCall& call) {
   return aoti::no_kernel_for(call.self);
 }
 
-Error range(const aoti::RangeCall& call) {
-  PTERON_ASSIGN_OR_RETURN(TensorPtr in, converted(call.self, DType::Long));
-  const auto* const data = in->data_as<const int64_t>();
-  const auto [low, high] = std::minmax_element(data, data + in->numel());
-  call.low = *low;
-  call.high = *high;
-  return Error::Ok;
-}
+Error range(const aoti::RangeCall& call) { return aoti::on_host::range(call); }
 
 Error count(const aoti::CountCall& call) {
   PTERON_ASSIGN_OR_RETURN(TensorPtr in, converted(call.self, DType::Long));

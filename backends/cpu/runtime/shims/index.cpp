@@ -1,8 +1,8 @@
 #include "pteron/backends/aoti/ops/index/index.h"
 
 #include <algorithm>
-#include <vector>
 
+#include "pteron/backends/aoti/ops/on_host/on_host.h"
 #include "pteron/backends/aoti/ops/views.h"
 #include "pteron/backends/cpu/runtime/kernels/bytes.h"
 #include "pteron/backends/cpu/runtime/kernels/sort.h"
@@ -95,19 +95,6 @@ void reduce(const aoti::IndexCall& call, const SlimTensor& offsets) {
   });
 }
 
-// Positions of the non-zero elements of a row-major tensor.
-Result<std::vector<int64_t>> positions(const SlimTensor& tensor) {
-  std::vector<int64_t> found;
-  PTERON_DISPATCH_REAL(tensor.dtype(), T, {
-    const T* const data = tensor.data_as<const T>();
-    for (int64_t i = 0; i < tensor.numel(); ++i) {
-      if (static_cast<slim::accumulate_t<T>>(data[i]) != 0) found.push_back(i);
-    }
-    return found;
-  });
-  return aoti::no_kernel_for(tensor);
-}
-
 template <typename T>
 std::optional<int64_t> outside(const SlimTensor& numbers, int64_t low, int64_t end) {
   const Rows rows(numbers, last_dim(numbers));
@@ -151,22 +138,7 @@ Error index(const aoti::IndexCall& call) {
 }
 
 Error nonzero(const SlimTensor& self, TensorPtr& coordinates) {
-  PTERON_ASSIGN_OR_RETURN(const TensorPtr dense, slim::contiguous_tensor(self));
-  std::vector<int64_t> found;
-  PTERON_ASSIGN_OR_RETURN(found, positions(*dense));
-  const auto count = static_cast<int64_t>(found.size());
-  const int64_t sizes[] = {count, static_cast<int64_t>(self.dim())};
-  const int64_t strides[] = {1, std::max<int64_t>(count, 1)};
-  PTERON_ASSIGN_OR_RETURN(coordinates, slim::make_tensor(sizes, strides, DType::Long, Device{}));
-  int64_t* to = coordinates->data_as<int64_t>();
-  for (int64_t position : found) {
-    for (size_t d = self.dim(); d-- > 0;) {
-      to[static_cast<int64_t>(d) * count] = position % self.size(d);
-      position /= self.size(d);
-    }
-    ++to;
-  }
-  return Error::Ok;
+  return aoti::on_host::nonzero(self, coordinates);
 }
 
 std::optional<int64_t> find_outside(const SlimTensor& numbers, int64_t low, int64_t end) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
-#include <utility>
 
 #include "pteron/backends/cpu/runtime/kernels/openblas.h"
 #include "pteron/backends/cpu/runtime/shims/launch.h"

@@ -54,6 +54,18 @@ TEST(CudaMemory, CopiesBetweenHostAndDeviceWithAnyStrides) {
   }
 }
 
+// Of more blocks than a GPU runs at once, so that some would read what others have written.
+TEST(CudaMemory, CopiesInPlaceWithOtherStrides) {
+  PTERON_REQUIRE_CUDA();
+  const HostTensor numbers = testing::round_to(HostTensor::random({1500, 2500}, 1), DType::Float);
+  const TensorPtr device = to_device(numbers, DType::Float, {1, 1500});
+  const std::vector<int64_t> sizes = {1500, 2500}, strides = {2500, 1};
+  slim::SlimTensor target;
+  ASSERT_TRUE(target.set(device->storage(), sizes, strides, 0, DType::Float).ok());
+  ASSERT_TRUE(slim::copy_tensor(target, *device).ok());
+  EXPECT_TRUE(testing::equal_to(to_host(target), numbers));
+}
+
 TEST(CudaMemory, ZerosAnyStrides) {
   PTERON_REQUIRE_CUDA();
   for (const std::vector<int64_t>& strides : {std::vector<int64_t>{7, 1}, {1, 5}, {16, 2}}) {

@@ -1,5 +1,4 @@
 // Writing where indices say, on the device that joined.
-#include <vector>
 
 #include "pteron/backends/aoti/runtime/tests/conformance/conformance.h"
 

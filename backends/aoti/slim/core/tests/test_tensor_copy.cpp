@@ -91,6 +91,20 @@ TEST(TensorCopy, BetweenHostAndDeviceWithAnyStrides) {
   }
 }
 
+// As an output that the code computed in the caller's memory, in another order of dimensions.
+TEST(TensorCopy, InPlaceWithOtherStrides) {
+  fake();
+  for (const Device device : {Device{}, kDevice}) {
+    const TensorPtr source = tensor_of({1, 2}, device, 1);
+    const std::vector<float> expected = elements(*source);
+    const std::vector<int64_t> sizes = {2, 3}, strides = {3, 1};
+    SlimTensor target;
+    ASSERT_TRUE(target.set(source->storage(), sizes, strides, 0, DType::Float).ok());
+    ASSERT_TRUE(copy_tensor(target, *source).ok());
+    EXPECT_EQ(elements(target), expected);
+  }
+}
+
 TEST(TensorCopy, WaitsForTheHostUnlessToldNotTo) {
   const TensorPtr host = tensor_of({3, 1}, Device{}, 1);
   const TensorPtr device = tensor_of({3, 1}, kDevice, 1), other = tensor_of({3, 1}, kDevice, 1);

@@ -1,7 +1,5 @@
 #include "pteron/backends/aoti/ops/convolution/convolution.h"
 
-#include <algorithm>
-
 #include "pteron/backends/apple/metal/runtime/shims/launch.h"
 
 namespace pteron::metal {

@@ -1,7 +1,6 @@
 #include "pteron/backends/aoti/ops/histogram/histogram.h"
 
-#include <algorithm>
-
+#include "pteron/backends/aoti/ops/on_host/on_host.h"
 #include "pteron/backends/apple/metal/runtime/shims/launch.h"
 
 namespace pteron::metal {
@@ -68,13 +67,8 @@ Error histogram(const aoti::HistogramCall& call) {
 
 // Done on the host, which synchronizes.
 Error range(const aoti::RangeCall& call) {
-  PTERON_ASSIGN_OR_RETURN(const TensorPtr in, converted(call.self, DType::Long));
   PTERON_RETURN_IF_ERROR(wait_for_device());
-  const auto* const data = in->data_as<const int64_t>();
-  const auto [low, high] = std::minmax_element(data, data + in->numel());
-  call.low = *low;
-  call.high = *high;
-  return Error::Ok;
+  return aoti::on_host::range(call);
 }
 
 Error count(const aoti::CountCall& call) {

@@ -1,10 +1,8 @@
 #include "pteron/backends/aoti/ops/index/index.h"
 
 #include <algorithm>
-#include <vector>
 
-#include "pteron/backends/aoti/slim/core/numeric.h"
-#include "pteron/backends/aoti/slim/core/scalar.h"
+#include "pteron/backends/aoti/ops/on_host/on_host.h"
 #include "pteron/backends/apple/metal/runtime/shims/launch.h"
 
 namespace pteron::metal {
@@ -176,32 +174,8 @@ Error index(const aoti::IndexCall& call) {
 
 // Done on the host, which needs the output size.
 Error nonzero(const SlimTensor& self, TensorPtr& coordinates) {
-  PTERON_ASSIGN_OR_RETURN(const TensorPtr dense, slim::contiguous_tensor(self));
   PTERON_RETURN_IF_ERROR(wait_for_device());
-  std::vector<int64_t> found;
-  bool known = false;
-  PTERON_DISPATCH_REAL(dense->dtype(), T, {
-    const T* const data = dense->data_as<const T>();
-    for (int64_t i = 0; i < dense->numel(); ++i) {
-      if (static_cast<slim::accumulate_t<T>>(data[i]) != 0) found.push_back(i);
-    }
-    known = true;
-  });
-  if (!known) return aoti::no_kernel_for(self);
-  const auto count = static_cast<int64_t>(found.size());
-  const int64_t sizes[] = {count, static_cast<int64_t>(self.dim())};
-  const int64_t strides[] = {1, std::max<int64_t>(count, 1)};
-  PTERON_ASSIGN_OR_RETURN(coordinates,
-                          slim::make_tensor(sizes, strides, DType::Long, self.device()));
-  int64_t* to = coordinates->data_as<int64_t>();
-  for (int64_t position : found) {
-    for (size_t d = self.dim(); d-- > 0;) {
-      to[static_cast<int64_t>(d) * count] = position % self.size(d);
-      position /= self.size(d);
-    }
-    ++to;
-  }
-  return Error::Ok;
+  return aoti::on_host::nonzero(self, coordinates);
 }
 
 }  // namespace pteron::metal

@@ -9,7 +9,6 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <vector>
 
 #include "pteron/backends/apple/metal/runtime/gpu.h"
 
