@@ -53,12 +53,14 @@ def test_quantized_weights(
     assert least < stored < 1.25 * least
     quantization.quantize_(model, _config(kind))
     ids = torch.randint(2, 258, (1, 20))
-    with torch.no_grad():
-        expected = model.generate(ids, max_new_tokens=20, do_sample=False, use_cache=False)[0, 20:]
     steps = pteron.llm.Generator(program).tokens(ids.tolist(), max_new_tokens=20)
-    found = [token for (token,) in steps]
-    assert len(set(found)) > 5
-    assert found == expected.tolist()
+    found = torch.tensor([[token for (token,) in steps]])
+    assert len(set(found[0].tolist())) > 5
+    with torch.no_grad():
+        logits = model(torch.cat([ids, found], 1)).logits[:, 19:-1].float()
+    # The likeliest tokens, but for bfloat16: three ULPs of the largest logits are 0.04 deviations.
+    missing = logits.amax(-1) - logits.gather(2, found[:, :, None])[:, :, 0]
+    assert missing.max() <= (0 if dtype == "float32" else 0.06) * logits.std()
 
 
 def _weight_bytes(path: Path) -> int:
