@@ -65,7 +65,7 @@ def test_any_number_of_boxes_stays(tmp_path: pathlib.Path) -> None:
     check(tmp_path / "nms.pte", detect, (n, n), *calls, same, nan)
 
 
-def test_nms_is_described_anew_where_cpp_names_a_module(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nms_is_described_again_where_cpp_names_a_module(monkeypatch: pytest.MonkeyPatch) -> None:
     """torch lets only that module describe an operator, with torchvision 0.28 and earlier."""
     pystub = torch._C._dispatch_pystub
 
