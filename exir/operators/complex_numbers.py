@@ -211,14 +211,12 @@ def _exp(a: Tensor) -> Tensor:
     return _polar(real.exp(), imag)
 
 
-def _sum(a: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
-    dims = _dims(a, dim if dim else range(a.dim()))
-    return torch.view_as_complex(_pairs(a).sum(dims, keepdim))
+def _reduced(op: Any) -> Callable[..., Tensor]:
+    def rule(a: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+        dims = [d % a.dim() if a.dim() else 0 for d in dim or range(a.dim())]
+        return torch.view_as_complex(op(_pairs(a), dims, keepdim))
 
-
-def _mean(a: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
-    dims = _dims(a, dim if dim else range(a.dim()))
-    return torch.view_as_complex(_pairs(a).mean(dims, keepdim))
+    return rule
 
 
 def _matmul(a: Tensor, b: Tensor) -> Tensor:
@@ -329,11 +327,6 @@ def _scattered(op: Any) -> Callable[..., Tensor]:
     return rule
 
 
-def _dims(a: Tensor, dims: Any) -> list[int]:
-    """Non-negative dimensions of `a`, also valid for its real view."""
-    return [dim % a.dim() if a.dim() else 0 for dim in dims]
-
-
 def _on_pairs(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """A rule that applies `function` to the real view; it also gets the complex tensor's rank."""
 
@@ -356,18 +349,12 @@ def _joined(op: Any, extra: int) -> Callable[..., Tensor]:
 
 
 _BY_OPERATOR: Table = {
-    aten.mul.Tensor: _mul,
-    aten.mul.Scalar: _mul,
-    aten.div.Tensor: _div,
-    aten.div.Scalar: _div,
-    aten.add.Tensor: _add,
-    aten.add.Scalar: _add,
-    aten.sub.Tensor: _sub,
-    aten.sub.Scalar: _sub,
+    **dict.fromkeys((aten.mul.Tensor, aten.mul.Scalar), _mul),
+    **dict.fromkeys((aten.div.Tensor, aten.div.Scalar), _div),
+    **dict.fromkeys((aten.add.Tensor, aten.add.Scalar), _add),
+    **dict.fromkeys((aten.sub.Tensor, aten.sub.Scalar), _sub),
     aten.neg.default: _neg,
-    aten.conj.default: _conj,
-    aten._conj.default: _conj,
-    aten._conj_physical.default: _conj,
+    **dict.fromkeys((aten.conj.default, aten._conj.default, aten._conj_physical.default), _conj),
     aten.resolve_conj.default: lambda a: torch.view_as_complex(_pairs(a)),
     aten.abs.default: _abs,
     aten.angle.default: _angle,
@@ -375,12 +362,9 @@ _BY_OPERATOR: Table = {
     aten.exp.default: _exp,
     aten.real.default: lambda a: _parts(a)[0],
     aten.imag.default: lambda a: _parts(a)[1],
-    aten.sum.default: _sum,
-    aten.sum.dim_IntList: _sum,
-    aten.mean.default: _mean,
-    aten.mean.dim: _mean,
-    aten.mm.default: _matmul,
-    aten.bmm.default: _matmul,
+    **dict.fromkeys((aten.sum.default, aten.sum.dim_IntList), _reduced(torch.sum)),
+    **dict.fromkeys((aten.mean.default, aten.mean.dim), _reduced(torch.mean)),
+    **dict.fromkeys((aten.mm.default, aten.bmm.default), _matmul),
     aten.where.self: _where,
     aten._to_copy.default: _to_copy,
     aten.view.default: _on_pairs(lambda a, rank, sizes: a.view([*sizes, 2])),
@@ -410,10 +394,8 @@ _BY_OPERATOR: Table = {
     aten.full_like.default: _full_like,
     aten.copy.default: _copy,
     aten.index_put.default: _index_put,
-    aten.eq.Tensor: _equal,
-    aten.eq.Scalar: _equal,
-    aten.ne.Tensor: _unequal,
-    aten.ne.Scalar: _unequal,
+    **dict.fromkeys((aten.eq.Tensor, aten.eq.Scalar), _equal),
+    **dict.fromkeys((aten.ne.Tensor, aten.ne.Scalar), _unequal),
     aten.isnan.default: _of_parts(torch.isnan, torch.logical_or),
     aten.isinf.default: _of_parts(torch.isinf, torch.logical_or),
     aten.masked_fill.Scalar: _masked_fill,
