@@ -2,7 +2,7 @@
 
 A `text` block says, line by line, what the block before it prints or raises. Blocks of Python that
 are called `gpu` run where there is one; elsewhere they are only parsed. A command that ends with
-`&` is a server, which runs until the end. Pages that are joined by `+` run in one folder.
+`&` is a server, which runs until the end, on a free port instead of 8123. Pages that are joined by `+` run in one folder.
 """
 
 import contextlib
@@ -11,6 +11,7 @@ import io
 import os
 import re
 import shlex
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -42,8 +43,12 @@ def command(line: str, servers: contextlib.ExitStack) -> None:
         servers.enter_context(server)
         servers.callback(server.terminate)
         assert server.stderr is not None
-        assert any("running on" in line for line in server.stderr), line
-        return
+        said = []
+        for each in server.stderr:
+            said.append(each)
+            if "running on" in each:
+                return
+        pytest.fail(f"{line}\n{''.join(said)}")
     assert argv[0] == "pteron", line
     values = importlib.import_module(f"pteron.command.{argv[1].replace('-', '_')}").FLAGS
     saved = flagsaver.save_flag_values(values)
@@ -74,9 +79,12 @@ def test_a_page_does_what_it_says(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": page}
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
     found = [block for name in page.split("+") for block in blocks(name)] + [("", "", "")]
     with contextlib.ExitStack() as servers:
         for (language, file, text), (then, _, expected) in zip(found, found[1:], strict=False):
+            text = text.replace("8123", port)
             if file == "gpu" and not Runtime.get().backend_registry.is_available("CudaBackend"):
                 compile(text, page, "exec")
             elif file not in ("", "gpu"):
