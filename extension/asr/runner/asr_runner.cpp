@@ -208,18 +208,18 @@ Result<int64_t> AsrRunner::decode(const std::vector<int64_t>& tokens, int64_t po
 // Tokens before the text; after the first window was read.
 Result<std::vector<int64_t>> AsrRunner::prompt(const AsrTranscribeConfig& config, bool timestamps) {
   std::vector<int64_t> tokens = prompt_;
-  if (!config.language.empty() || !config.task.empty()) {
+  if (!config.task.empty() || (!config.language.empty() && tokens.size() < 3)) {
     PTERON_ASSIGN_OR_RETURN(const int64_t task,
                             id_of("tasks", config.task.empty() ? "transcribe" : config.task));
-    tokens = {prompt_[0], -1, task};
+    tokens.resize(3, -1);
+    tokens[2] = task;
   }
-  const auto language = std::find(tokens.begin(), tokens.end(), -1);
-  if (language != tokens.end()) {
-    if (config.language.empty()) {
-      PTERON_ASSIGN_OR_RETURN(*language, decode({prompt_[0]}, 0, 1, kLanguages));
-    } else {
-      PTERON_ASSIGN_OR_RETURN(*language, id_of("languages", config.language));
-    }
+  if (!config.language.empty()) {
+    PTERON_ASSIGN_OR_RETURN(const int64_t language, id_of("languages", config.language));
+    tokens.resize(std::max<size_t>(tokens.size(), 2));
+    tokens[1] = language;
+  } else if (tokens.size() > 1 && tokens[1] == -1) {
+    PTERON_ASSIGN_OR_RETURN(tokens[1], decode({prompt_[0]}, 0, 1, kLanguages));
   }
   if (!timestamps && has_times_) tokens.push_back(first_time_ - 1);
   return tokens;

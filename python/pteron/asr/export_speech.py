@@ -20,6 +20,7 @@ from pteron.exporter.backends import Backends
 from pteron.llm.export_checkpoint import (
     QUANTIZE,
     load_checkpoint,
+    options_for,
     quantize_linear,
     read_text,
     tokenizer_of,
@@ -59,7 +60,8 @@ def export(
     check_path(path)
     if quantize not in QUANTIZE:
         raise ExportError(f"quantize: found {quantize!r}; expected one of {', '.join(QUANTIZE)}")
-    partitioners_of(backend, {} if options is None else options)  # raises early
+    options = options_for(quantize, backend, options)
+    partitioners_of(backend, options)  # raises early
     source = Path(folder)
     kind = json.loads(read_text(source, "config.json")).get("model_type")
     if kind != "whisper":
@@ -125,14 +127,24 @@ def _text_constants(model: Any) -> dict[str, Any]:
         prompt.append(-1 if token is None else token)
     if codes and len(prompt) == 1:
         prompt.append(-1)
+    languages, tasks = {**codes, **names}, dict(getattr(rules, "task_to_id", None) or {})
+    language, task = getattr(rules, "language", None), getattr(rules, "task", None)
+    if codes and (language or task):
+        name = language.strip("<|>").lower() if language else None
+        if (name and name not in languages) or (task or "transcribe") not in tasks:
+            raise ExportError(
+                f"generation_config.json has language {language!r} and task {task!r}; expected ones"
+                f" that it has ids for: {', '.join([*languages, *tasks])}"
+            )
+        prompt = [prompt[0], languages[name] if name else -1, tasks[task or "transcribe"]]
     return {
         "get_max_context_len": config.max_target_positions,
         "get_vocab_size": config.vocab_size,
         "get_eos_ids": [rules.eos_token_id],
         "get_timestamp_begin": no_times + 1,
         "prompt": [token for token in prompt if token != no_times],
-        "languages": {**codes, **names},
-        "tasks": dict(getattr(rules, "task_to_id", None) or {}) if codes else {},
+        "languages": languages,
+        "tasks": tasks if codes else {},
     }
 
 

@@ -92,7 +92,7 @@ class Transcriber:
         self._idle: list[dict[str, Method]] = []
         with self._methods():
             pass  # errors of loading are raised here
-        tokenizers = import_package("tokenizers")
+        tokenizers = import_package("tokenizers", "speech")
         self.tokenizer = tokenizers.Tokenizer.from_str(self._constant("tokenizer"))
 
     def _constant(self, name: str) -> Any:
@@ -221,17 +221,14 @@ class Transcriber:
     ) -> list[int]:
         """Tokens before the text; after the first window was read."""
         prompt = list(self._prompt)
-        if language is not None or task is not None:
-            prompt = [prompt[0], -1, self.tasks[task or "transcribe"]]
-        if -1 in prompt:
-            if language is None:
-                start = np.array([prompt[:1]])
-                zero, one = np.array([0]), np.array([1])
-                heard = decode(start, zero, one, np.array([_LANGUAGES]))["tokens"]
-                token = int(np.asarray(heard)[0, 0])
-            else:
-                token = self.languages[language]
-            prompt[prompt.index(-1)] = token
+        if task is not None or (language is not None and len(prompt) < 3):
+            prompt[2:] = [self.tasks[task or "transcribe"]]
+        if language is not None:
+            prompt[1] = self.languages[language]
+        elif -1 in prompt:
+            start, zero, one = np.array([prompt[:1]]), np.array([0]), np.array([1])
+            heard = decode(start, zero, one, np.array([_LANGUAGES]))["tokens"]
+            prompt[1] = int(np.asarray(heard)[0, 0])
         if not timestamps and self._has_times:
             prompt.append(self._first_time - 1)
         return prompt

@@ -69,10 +69,7 @@ def export(
             raise ExportError(f"{name}: found {value!r}; expected an integer from {least} on")
     if quantize not in QUANTIZE:
         raise ExportError(f"quantize: found {quantize!r}; expected one of {', '.join(QUANTIZE)}")
-    options = {} if options is None else options
-    if quantize != "none" and backend in ("cpu", ["cpu"]):
-        # The layout of quantized weights is the same for both methods, and half a byte for int4.
-        options = {"cpu.weights": "packed", **options}
+    options = options_for(quantize, backend, options)
     chosen = partitioners_of(backend, options)  # raises early
     on_cpu = all(type(partitioner).__name__ == "CpuPartitioner" for partitioner in chosen)
     source = Path(folder)
@@ -214,6 +211,17 @@ def _length(config: Any, max_length: int | None) -> int:
             f" max_position_embeddings"
         )
     return length
+
+
+def options_for(
+    quantize: str, backend: Backends, options: Mapping[str, Any] | None
+) -> Mapping[str, Any]:
+    """Options of backends for quantized weights, besides those given."""
+    options = {} if options is None else options
+    if quantize != "none" and backend in ("cpu", ["cpu"]):
+        # The layout of quantized weights is the same for all methods, and half a byte for int4.
+        options = {"cpu.weights": "packed", **options}
+    return options
 
 
 def quantize_linear(model: Any, kind: str) -> None:

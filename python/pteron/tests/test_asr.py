@@ -400,6 +400,36 @@ def test_a_folder_that_cannot_be_exported(
     assert not (tmp_path / "model.pte").exists()
 
 
+@pytest.mark.parametrize(
+    ("language", "task", "expected"),
+    [
+        (None, None, ["<|startoftranscript|>", None]),
+        ("german", None, ["<|startoftranscript|>", "<|de|>", "<|transcribe|>"]),
+        ("<|de|>", "translate", ["<|startoftranscript|>", "<|de|>", "<|translate|>"]),
+        (None, "translate", ["<|startoftranscript|>", None, "<|translate|>"]),
+    ],
+)
+def test_the_language_and_task_that_a_checkpoint_is_for(
+    language: str | None, task: str | None, expected: list[str | None]
+) -> None:
+    from pteron.asr.export_speech import _text_constants
+
+    model, ids = speech.whisper(), speech.tokenizer()[1]
+    model.generation_config.language, model.generation_config.task = language, task
+    prompt = [-1 if token is None else ids[token] for token in expected]
+    assert _text_constants(model)["prompt"] == prompt
+    if language:
+        features = torch.zeros(1, 80, 200)
+        model.generation_config.return_timestamps = True
+        asked = model._retrieve_init_tokens(
+            features, 1, model.generation_config, model.config, 200, {}
+        )
+        assert asked[0].tolist()[:3] == prompt
+    model.generation_config.language = "klingon"
+    with pytest.raises(ExportError, match="has language 'klingon'"):
+        _text_constants(model)
+
+
 def _runner(path: Path, samples: Any, *arguments: object) -> "subprocess.CompletedProcess[bytes]":
     command = [os.path.abspath(os.environ["RUNNER"]), str(path), *map(str, arguments)]
     return subprocess.run(command, input=samples.tobytes(), capture_output=True, check=False)

@@ -8,9 +8,11 @@ import torch
 import transformers
 from torchao import quantization
 
+import pteron.asr
 import pteron.llm
 from pteron.exir._serialize.program_file import deserialize_program
 from pteron.llm import language_model
+from tests.models import speech
 from tests.models.checkpoints import save
 
 
@@ -61,6 +63,25 @@ def test_quantized_weights(
     # The likeliest tokens, but for bfloat16: three ULPs of the largest logits are 0.04 deviations.
     missing = logits.amax(-1) - logits.gather(2, found[:, :, None])[:, :, 0]
     assert missing.max() <= (0 if dtype == "float32" else 0.06) * logits.std()
+
+
+def test_quantized_weights_of_speech(tmp_path: Path) -> None:
+    kind = "int8"
+    torch.set_num_threads(1)  # the model is too small for several threads
+    model = speech.whisper(d_model=128, encoder_ffn_dim=128, decoder_ffn_dim=128)
+    speech.save(model, tmp_path)
+    program = tmp_path / "model.pte"
+    pteron.asr.export(tmp_path, program, quantize=kind, options={"cpu.isa": "native"})
+    samples = speech.sound(11)
+    features = speech.extractor(model)(
+        samples, sampling_rate=speech.RATE, return_tensors="pt", truncation=False, padding="longest"
+    ).input_features
+    plain = model.generate(features, language="en")[0].tolist()
+    quantization.quantize_(model, _config(kind))
+    expected = model.generate(features, language="en")[0].tolist()
+    segments = pteron.asr.Transcriber(program)(samples, language="en")
+    assert [token for segment in segments for token in segment.tokens] == expected
+    assert expected != plain
 
 
 def _weight_bytes(path: Path) -> int:
