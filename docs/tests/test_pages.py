@@ -2,7 +2,8 @@
 
 A `text` block says, line by line, what the block before it prints or raises. Blocks of Python that
 are called `gpu` run where there is one; elsewhere they are only parsed. A command that ends with
-`&` is a server, which runs until the end, on a free port instead of 8123. Pages that are joined by `+` run in one folder.
+`&` is a server, which runs until the end, on a free port instead of 8123. Pages that are joined by
+`+` run in one folder.
 """
 
 import contextlib
