@@ -67,7 +67,6 @@ _PARAMETERS: dict[str, str | None] = {
     ),
     "backends/cpu/runtime/kernels/fft.h": "std::complex<float>* row",
     "backends/cpu/runtime/kernels/parallel.h": "int64_t rows",
-    "backends/cpu/runtime/kernels/random.h": "",
     "backends/cuda/runtime/cuda_stream.h": "Method* method, cudaStream_t mine, int device",
     "backends/cuda/runtime/kernels/matrix_layout.h": "void (*copy_to_contiguous)()",
     "backends/cuda/runtime/strided_copy.h": (

@@ -14,14 +14,14 @@ Samples = np.ndarray[Any, np.dtype[np.float32]]
 
 
 def read_file(source: str | os.PathLike[str] | int, rate: int) -> Iterator[Samples]:
-    """Pieces of about a second each, float32 from -1 to 1.
+    """Pieces of about a second each, float32 from -1 to 1; the mean of all channels.
 
     Args:
       source: a path, or a file descriptor, which may be of a pipe.
       rate: samples a second; audio of another rate is resampled.
 
     Raises:
-      ValueError: it is no audio file, or not mono.
+      ValueError: it is no audio file.
       OSError: it cannot be read.
       ImportError: the packages soundfile or soxr are not installed.
     """
@@ -31,11 +31,6 @@ def read_file(source: str | os.PathLike[str] | int, rate: int) -> Iterator[Sampl
     stream: Any = source if isinstance(source, int) else open(source, "rb")
     try:
         with soundfile.SoundFile(stream, closefd=False) as file:
-            if file.channels != 1:
-                raise ValueError(
-                    f"{name} has {file.channels} channels; expected 1.\n"
-                    f"try:  ffmpeg -i FILE -ac 1 speech.wav"
-                )
             yield from _resampled(file, rate)
     except soundfile.LibsndfileError as error:
         raise ValueError(
@@ -52,7 +47,8 @@ def _resampled(file: Any, rate: int) -> Iterator[Samples]:
     if file.samplerate != rate:
         soxr = import_package("soxr", "speech")
         resampler = soxr.ResampleStream(file.samplerate, rate, 1, dtype="float32")
-    while len(piece := file.read(file.samplerate, dtype="float32")):
+    while len(channels := file.read(file.samplerate, dtype="float32", always_2d=True)):
+        piece = channels.mean(1)
         yield resampler.resample_chunk(piece) if resampler else piece
     if resampler:
         yield resampler.resample_chunk(np.zeros(0, np.float32), last=True)

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pteron.asr.audio import Samples, read_file
-from pteron.llm.generator import import_package
-from pteron.runtime import Runtime
+from pteron.llm.generator import import_package, load_beside
 
 if TYPE_CHECKING:
     from pteron.runtime import Method
@@ -51,7 +50,8 @@ class Transcriber:
 
     Args:
       path: a program of `pteron.asr.export`, or its bytes.
-      data_path, backend_options: as of `Runtime.load_program` and `Program.load_method`.
+      data_path, backend_options: as of `Runtime.load_program` and `Program.load_method`; by default
+        the `.ptd` file that was exported beside the program.
 
     Attributes:
       sampling_rate: samples a second that the model takes.
@@ -70,7 +70,7 @@ class Transcriber:
         data_path: Any = None,
         backend_options: Mapping[str, Mapping[str, bool | int | str]] | None = None,
     ) -> None:
-        self._program = Runtime.get().load_program(path, data_path=data_path)
+        self._program = load_beside(path, data_path)
         if missing := sorted({*_METHODS, "get_window_frames"} - self._program.method_names):
             name = repr(os.fspath(path)) if isinstance(path, str | os.PathLike) else "the program"
             raise ValueError(

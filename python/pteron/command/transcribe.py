@@ -4,8 +4,9 @@
     arecord -f S16_LE -r 16000 | pteron transcribe model.pte -
     ffmpeg -i talk.mp4 -f s16le -ac 1 -ar 16000 - | pteron transcribe model.pte - --raw=s16le
 
-The file is wav, flac, ogg or mp3, of one channel; - is a pipe with wav or, with --raw, samples at
-the model's rate. The text goes to stdout after each window of 30 s; the time it took to stderr.
+The file is wav, flac, ogg or mp3, whose channels are mixed; - is a pipe with wav or, with --raw,
+samples of one channel at the model's rate. The text goes to stdout after each window of 30 s; the
+time it took to stderr.
 """
 
 from __future__ import annotations

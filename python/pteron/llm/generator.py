@@ -110,9 +110,7 @@ class Generator:
         data_path: Any = None,
         backend_options: Mapping[str, Mapping[str, bool | int | str]] | None = None,
     ) -> None:
-        if data_path is None and isinstance(path, str | os.PathLike):
-            data_path = sorted(Path(path).parent.glob(f"{glob.escape(Path(path).stem)}.ptd"))
-        self._program = Runtime.get().load_program(path, data_path=data_path)
+        self._program = load_beside(path, data_path)
         needed = {"prefill", "start", "decode", "read", "tokenizer", *_CONSTANTS}
         if missing := sorted(needed - self._program.method_names):
             name = repr(os.fspath(path)) if isinstance(path, str | os.PathLike) else "the program"
@@ -193,7 +191,7 @@ class Generator:
                 strftime_now=time.strftime,
                 **tokens,
             )
-        except jinja2.TemplateError as error:
+        except Exception as error:  # also what the template does with these messages
             raise ValueError(f"the model's chat template: {error}") from error
         return text
 
@@ -361,6 +359,13 @@ def _beginning(text: str, stops: Sequence[str]) -> int:
     return max(
         (n for stop in stops for n in range(1, len(stop)) if text.endswith(stop[:n])), default=0
     )
+
+
+def load_beside(path: Any, data_path: Any) -> Any:
+    """The program with its data, by default of the `.ptd` file that was exported beside it."""
+    if data_path is None and isinstance(path, str | os.PathLike):
+        data_path = sorted(Path(path).parent.glob(f"{glob.escape(Path(path).stem)}.ptd"))
+    return Runtime.get().load_program(path, data_path=data_path)
 
 
 def import_package(name: str, extra: str = "text") -> Any:

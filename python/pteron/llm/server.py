@@ -186,10 +186,12 @@ class _Service:
                 raise _Error(413, f"the request has more than {self._limits.body} bytes")
         try:
             fields = json.loads(body)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise _Error(400, f"the request is no JSON: {error}") from error
         if not isinstance(fields, dict):
             raise _Error(400, "expected an object of JSON")
+        if not isinstance(fields.get("stream_options") or {}, dict):
+            raise _Error(400, "stream_options: expected an object", "stream_options")
         self._check_model(fields.get("model", self._name))
         for key, harmless in _REFUSED.items():
             value = fields.get(key)
@@ -309,6 +311,7 @@ async def _unless_disconnected(request: Request, work: Any) -> Response:
 def _number(fields: Mapping[str, Any], key: str, kind: type) -> Any:
     value = fields[key]
     right = isinstance(value, int | float) and not isinstance(value, bool)
+    right = right and abs(value) < 1 << 64  # not NaN or infinity, which JSON may have
     if not right or (kind is int and value != int(value)):
         raise _Error(400, f"{key}: found {value!r}; expected a number", key)
     return kind(value)
@@ -454,13 +457,15 @@ def _content(content: Any) -> str:
     if isinstance(content, str):
         return content
     texts = [
-        part.get("text")
-        for part in content or []
-        if isinstance(part, dict) and part.get("type") == "text"
+        part["text"]
+        for part in (content if isinstance(content, list) else ())
+        if isinstance(part, dict)
+        and part.get("type") == "text"
+        and isinstance(part.get("text"), str)
     ]
     if not isinstance(content, list) or len(texts) != len(content):
         raise _Error(400, "messages: expected content of text alone", "messages")
-    return "".join(map(str, texts))
+    return "".join(texts)
 
 
 def _usage(answers: list[Answer]) -> dict[str, int]:

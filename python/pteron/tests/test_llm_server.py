@@ -227,6 +227,8 @@ def test_invalid_chats(client: openai.OpenAI) -> None:
         ([], "expected a list of messages"),
         (["hello"], "expected objects with role and content"),
         ([image], "expected content of text alone"),
+        ([{"role": "user", "content": [{"type": "text"}]}], "expected content of text alone"),
+        ([{"role": "user", "content": 5}], "expected content of text alone"),
         ([{"role": "system", "content": "x"}], "chat template: no system here"),
     ):
         with pytest.raises(openai.BadRequestError, match=message):
@@ -237,6 +239,11 @@ def test_what_is_no_request(client: openai.OpenAI) -> None:
     for path, body, status, message in (
         ("v1/completions", b"{", 400, "is no JSON"),
         ("v1/completions", b"[]", 400, "expected an object"),
+        ("v1/completions", b"[" * 19000, 400, "is no JSON"),
+        ("v1/completions", b'{"prompt": "x", "max_tokens": 1e999}', 400, "expected a number"),
+        ("v1/completions", b'{"prompt": "x", "seed": NaN}', 400, "expected a number"),
+        ("v1/completions", b'{"prompt": "x", "top_p": 1%s}' % (b"0" * 400), 400, "a number"),
+        ("v1/completions", b'{"prompt": "x", "stream_options": [1]}', 400, "expected an object"),
         ("v1/completions", b"x" * 20001, 413, "more than 20000 bytes"),
         ("v1/completions", None, 405, "GET /v1/completions: Method Not Allowed"),
         ("v1/embeddings", b"{}", 404, "POST /v1/embeddings: Not Found"),
