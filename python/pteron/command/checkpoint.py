@@ -1,0 +1,62 @@
+"""What the commands that lower a checkpoint of transformers have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from absl import flags
+
+from pteron.command.usage import Stages, UsageError, only, pairs, show
+
+
+def define_flags(values: flags.FlagValues) -> None:
+    """Flags that every such command has."""
+    flags.DEFINE_string(
+        "output", None, "The program file, *.pte.", short_name="o", flag_values=values
+    )
+    flags.DEFINE_string("backend", "cpu", "cpu, cuda or metal.", flag_values=values)
+    flags.DEFINE_multi_string(
+        "option",
+        [],
+        "BACKEND.OPTION=VALUE, as of pteron export. May be repeated.",
+        flag_values=values,
+    )
+    flags.DEFINE_string(
+        "quantize", "none", "Weights: none, int8 or int4 (needs torchao).", flag_values=values
+    )
+    flags.DEFINE_string(
+        "dtype",
+        "auto",
+        "float32, bfloat16 or float16; auto is the checkpoint's.",
+        flag_values=values,
+    )
+    flags.DEFINE_boolean("verify", True, "Compare the program with eager.", flag_values=values)
+
+
+def folder_of(positional: list[str], values: flags.FlagValues) -> str:
+    """The command's only argument; UsageError without it, or without an output file."""
+    (folder,) = only(positional, "FOLDER", flag="-o")
+    if values.output is None:
+        raise UsageError("no output file; add -o model.pte")
+    return folder
+
+
+def lower(
+    export: Callable[..., Any], folder: str, values: flags.FlagValues, **options: Any
+) -> None:
+    """Calls `export` with these flags and `options`; shows its stages and its report."""
+    stages = Stages()
+    with stages.shown():
+        report = export(
+            folder,
+            values.output,
+            backend=values.backend,
+            quantize=values.quantize,
+            dtype=values.dtype,
+            options=pairs("option", values.option),
+            verify=values.verify,
+            on_stage=stages,
+            **options,
+        )
+    show(report, values.json)
