@@ -8,7 +8,7 @@ import inspect
 import io
 import os
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -189,7 +189,13 @@ def _export_method(
             try:
                 # What it prints is a graph, where it fails.
                 redirected = contextlib.redirect_stderr(printed)
-                with quiet(), redirected, whole_recurrent_layers(), any_number_of_kept_boxes():
+                with (
+                    quiet(),
+                    redirected,
+                    whole_recurrent_layers(),
+                    any_number_of_kept_boxes(),
+                    unchecked_distributions(),
+                ):
                     program = torch.export.export(
                         module, positional, named, dynamic_shapes=shapes, strict=way
                     )
@@ -217,6 +223,18 @@ def _export_method(
     program = use_int_mm(decompose_flex_attention(program))
     # So that running it leaves the module's tensors as they are.
     return written_parameters_as_buffers(join_aliases(program))
+
+
+@contextlib.contextmanager
+def unchecked_distributions() -> Iterator[None]:
+    """Inside, torch.distributions do not look at their parameters, which no graph can decide by."""
+    kind = torch.distributions.Distribution
+    before = kind._validate_args
+    kind.set_default_validate_args(False)
+    try:
+        yield
+    finally:
+        kind.set_default_validate_args(before)
 
 
 def _check_values(name: str, program: ExportedProgram, notes: list[str]) -> None:

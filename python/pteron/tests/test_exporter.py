@@ -615,3 +615,27 @@ def test_a_torch_that_does_not_lower_is_refused_before_the_model_runs(tmp_path, 
     with pytest.raises(RuntimeError, match=r"torch 9\.9\.0 is installed.*2\.13(?s:.*)WhileLoop"):
         pteron.export(Runs(), (torch.ones(2),), tmp_path / "x.pte", on_stage=stages.append)
     assert stages == []
+
+
+def test_distributions_do_not_look_at_their_parameters(tmp_path):
+    """As the policies of stable-baselines3 make them."""
+
+    class Policy(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.mean, self.choice = nn.Linear(3, 2), nn.Linear(3, 4)
+            self.log_std = nn.Parameter(torch.zeros(2))
+
+        def forward(self, x):
+            normal = torch.distributions.Normal(self.mean(x), self.log_std.exp())
+            choice = torch.distributions.Categorical(logits=self.choice(x))
+            best = choice.probs.argmax(1)
+            return normal.log_prob(normal.mean), choice.log_prob(best), choice.entropy()
+
+    model = Policy().eval()
+    pteron.export(model, (X,), tmp_path / "policy.pte")
+    method = pteron.Runtime.get().load_program(tmp_path / "policy.pte").load_method("forward")
+    for found, expected in zip(method(X), model(X), strict=True):
+        torch.testing.assert_close(found, expected.detach())
+    with pytest.raises(ValueError, match="found invalid values"):
+        torch.distributions.Normal(torch.zeros(1), -torch.ones(1))
