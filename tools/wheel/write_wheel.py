@@ -39,6 +39,7 @@ _REQUIRES = (
     'tokenizers; extra == "speech"',
     'tokenizers; extra == "text"',
     'jinja2; extra == "serve"',
+    'python-multipart; extra == "serve"',
     'starlette; extra == "serve"',
     'tokenizers; extra == "serve"',
     'uvicorn; extra == "serve"',

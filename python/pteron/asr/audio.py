@@ -13,11 +13,11 @@ from pteron.llm.generator import import_package
 Samples = np.ndarray[Any, np.dtype[np.float32]]
 
 
-def read_file(source: str | os.PathLike[str] | int, rate: int) -> Iterator[Samples]:
+def read_file(source: str | os.PathLike[str] | int | BinaryIO, rate: int) -> Iterator[Samples]:
     """Pieces of about a second each, float32 from -1 to 1; the mean of all channels.
 
     Args:
-      source: a path, or a file descriptor, which may be of a pipe.
+      source: a path, an open file, or a file descriptor, which may be of a pipe.
       rate: samples a second; audio of another rate is resampled.
 
     Raises:
@@ -26,9 +26,10 @@ def read_file(source: str | os.PathLike[str] | int, rate: int) -> Iterator[Sampl
       ImportError: the packages soundfile or soxr are not installed.
     """
     soundfile = import_package("soundfile", "speech")
-    name = "the pipe" if isinstance(source, int) else repr(os.fspath(source))
+    is_path = isinstance(source, str | os.PathLike)
+    name = repr(os.fspath(source)) if is_path else "what was given"  # type: ignore[arg-type]
     # A path is opened here for its errors; libsndfile reads pipes only by descriptor.
-    stream: Any = source if isinstance(source, int) else open(source, "rb")
+    stream: Any = open(source, "rb") if is_path else source  # type: ignore[arg-type]
     try:
         with soundfile.SoundFile(stream, closefd=False) as file:
             yield from _resampled(file, rate)
@@ -38,7 +39,7 @@ def read_file(source: str | os.PathLike[str] | int, rate: int) -> Iterator[Sampl
             "expected a file of wav, flac, ogg or mp3, or wav in a pipe"
         ) from error
     finally:
-        if not isinstance(source, int):
+        if is_path:
             stream.close()
 
 

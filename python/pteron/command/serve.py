@@ -1,12 +1,13 @@
-"""Answers OpenAI's HTTP requests with a program of `pteron export-lm`; needs no torch.
+"""Answers OpenAI's HTTP requests with a program of export-lm or export-asr; needs no torch.
 
     pteron serve model.pte --port=8000
     curl localhost:8000/v1/completions -H 'Content-Type: application/json' \\
         -d '{"prompt": "Once upon a time", "max_tokens": 20}'
 
-Paths: /v1/chat/completions, /v1/completions, /v1/models, /health. It generates as many texts at the
-same time as the program was exported for (--batch). After SIGTERM or Ctrl-C it takes no more
-connections, and ends when the running answers are complete.
+Paths: /v1/chat/completions, /v1/completions, or of speech /v1/audio/transcriptions and
+/v1/audio/translations; /v1/models, /health. It generates as many texts at the same time as the
+program was exported for (--batch), and transcribes one audio at a time. After SIGTERM or Ctrl-C it
+takes no more connections, and ends when the running answers are complete.
 """
 
 from __future__ import annotations
@@ -23,9 +24,11 @@ program_file.define_flags(FLAGS)
 flags.DEFINE_string("host", "127.0.0.1", "0.0.0.0 is all interfaces.", flag_values=FLAGS)
 flags.DEFINE_integer("port", 8000, "0 takes a free one.", flag_values=FLAGS)
 flags.DEFINE_string("name", None, "Of the model; by default the file's.", flag_values=FLAGS)
-flags.DEFINE_integer("max-queue", 64, "Texts that may wait for their turn.", flag_values=FLAGS)
+flags.DEFINE_integer("max-queue", 64, "What may wait for its turn.", flag_values=FLAGS)
 flags.DEFINE_integer("max-prompt", None, "Tokens of a prompt.", flag_values=FLAGS)
-flags.DEFINE_integer("max-body", 1 << 20, "Bytes of a request.", flag_values=FLAGS)
+flags.DEFINE_integer(
+    "max-body", None, "Bytes of a request; by default 1 MiB, of audio 25 MiB.", flag_values=FLAGS
+)
 flags.DEFINE_integer(
     "drain-seconds", 60, "For running answers, after SIGTERM or Ctrl-C.", flag_values=FLAGS
 )
@@ -33,28 +36,37 @@ flags.DEFINE_integer(
 
 def run(positional: list[str]) -> bool:
     (name,) = only(positional, "model.pte")
-    values: dict[str, int] = {}
     for flag, least in (("max-queue", 1), ("max-body", 1), ("drain-seconds", 0)):
-        values[flag] = FLAGS[flag].value or 0
-        if values[flag] < least:
-            raise UsageError(f"--{flag} is {values[flag]}; expected {least} or more")
+        value = FLAGS[flag].value
+        if value is not None and value < least:
+            raise UsageError(f"--{flag} is {value}; expected {least} or more")
     path, *beside = program_file.files_of(name, FLAGS.data)
-    from pteron.llm.generator import Generator, import_package
+    from pteron.llm.generator import Generator, import_package, load_beside
 
     uvicorn = import_package("uvicorn", "serve")
     import_package("starlette", "serve")
-    from pteron.llm.server import Limits, application
+    from pteron.llm.server import Limits
 
-    generator = Generator(path, data_path=beside)
+    is_speech = "encode" in load_beside(path, beside).method_names
     limits = Limits(
-        queue=values["max-queue"],
+        queue=FLAGS.get_flag_value("max-queue", 64),
         prompt=FLAGS["max-prompt"].value,
-        body=values["max-body"],
+        body=FLAGS["max-body"].value or (25 << 20 if is_speech else 1 << 20),
     )
+    name = FLAGS.name or Path(path).stem
+    if is_speech:
+        from pteron.asr import server as speech
+        from pteron.asr.transcriber import Transcriber
+
+        app = speech.application(Transcriber(path, data_path=beside), name, limits)
+    else:
+        from pteron.llm import server as text
+
+        app = text.application(Generator(path, data_path=beside), name, limits)
     uvicorn.run(
-        application(generator, FLAGS.name or Path(path).stem, limits),
+        app,
         host=FLAGS.host,
         port=FLAGS.port,
-        timeout_graceful_shutdown=values["drain-seconds"],
+        timeout_graceful_shutdown=FLAGS["drain-seconds"].value,
     )
     return True

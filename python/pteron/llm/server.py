@@ -57,7 +57,8 @@ class Limits:
     """What a server takes.
 
     Attributes:
-      queue: texts that wait for a row of the cache; more are answered with 429.
+      queue: texts that wait for a row of the cache, or audio for its turn; more are answered with
+        429.
       prompt: tokens of a prompt; None is what the program has memory for.
       body: bytes of a request.
     """
@@ -67,7 +68,7 @@ class Limits:
     body: int = 1 << 20
 
 
-class _Error(Exception):
+class RequestError(Exception):
     """Is answered in OpenAI's form."""
 
     def __init__(
@@ -96,62 +97,86 @@ def application(generator: Generator, name: str, limits: Limits | None = None) -
       name: of the model.
     """
     service = _Service(generator, name, limits or Limits())
-    routes = [
-        Route("/health", service.health),
-        Route("/v1/models", service.models),
-        Route("/v1/models/{name:path}", service.model),
+    return service.application(
         Route("/v1/completions", service.completions, methods=["POST"]),
         Route("/v1/chat/completions", service.chat, methods=["POST"]),
-    ]
-    return Starlette(
-        routes=routes, exception_handlers={HTTPException: _http_error, Exception: _server_error}
     )
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     found = f"{request.method} {request.url.path}: {error.detail}"
-    return _Error(error.status_code, found).response()
+    return RequestError(error.status_code, found).response()
 
 
 async def _server_error(request: Request, error: Exception) -> Response:
-    return _Error(500, "the server failed; its log says why").response()
+    return RequestError(500, "the server failed; its log says why").response()
 
 
-class _Service:
-    def __init__(self, generator: Generator, name: str, limits: Limits) -> None:
-        self._generator, self._name, self._limits = generator, name, limits
-        self._pool = ThreadPoolExecutor(max_workers=generator.batch)
-        self._rows = asyncio.Semaphore(generator.batch)
+class ModelService:
+    """What serves one model, of any kind.
+
+    Args:
+      name: of the model.
+      limits: of each request.
+      attributes: what /v1/models says of it, too.
+    """
+
+    def __init__(self, name: str, limits: Limits, **attributes: Any) -> None:
+        self._name, self._limits = name, limits
         self._running = self._waiting = 0
-        self._created = int(time.time())
-
-    async def health(self, request: Request) -> Response:
-        return JSONResponse({"status": "ok", "running": self._running, "waiting": self._waiting})
-
-    async def models(self, request: Request) -> Response:
-        return JSONResponse({"object": "list", "data": [self._model()]})
-
-    async def model(self, request: Request) -> Response:
-        try:
-            self._check_model(request.path_params["name"])
-        except _Error as error:
-            return error.response()
-        return JSONResponse(self._model())
-
-    def _model(self) -> dict[str, Any]:
-        return {
-            "id": self._name,
+        self._model: dict[str, Any] = {
+            "id": name,
             "object": "model",
-            "created": self._created,
+            "created": int(time.time()),
             "owned_by": "pteron",
-            "max_model_len": self._generator.max_length,
+            **attributes,
         }
 
-    def _check_model(self, name: Any) -> None:
+    def application(self, *routes: Route) -> Starlette:
+        """With /v1/models, /health and `routes`."""
+        return Starlette(
+            routes=[
+                Route("/health", self._health),
+                Route("/v1/models", self._models),
+                Route("/v1/models/{name:path}", self._one_model),
+                *routes,
+            ],
+            exception_handlers={HTTPException: _http_error, Exception: _server_error},
+        )
+
+    def check_model(self, name: Any) -> None:
+        """RequestError unless the model has that name."""
         if name != self._name:
             message = f"there is no model {name!r}; the model of this server is {self._name!r}"
-            raise _Error(404, message, "model", "model_not_found")
+            raise RequestError(404, message, "model", "model_not_found")
+
+    def check_queue(self, more: int, free: int) -> None:
+        """RequestError if more wait already than may, with `free` places to run at once."""
+        if self._waiting + more > self._limits.queue + free:
+            message = f"{self._waiting} requests wait already; try again later"
+            raise RequestError(429, message, code="queue_full")
+
+    async def _health(self, request: Request) -> Response:
+        return JSONResponse({"status": "ok", "running": self._running, "waiting": self._waiting})
+
+    async def _models(self, request: Request) -> Response:
+        return JSONResponse({"object": "list", "data": [self._model]})
+
+    async def _one_model(self, request: Request) -> Response:
+        try:
+            self.check_model(request.path_params["name"])
+        except RequestError as error:
+            return error.response()
+        return JSONResponse(self._model)
+
+
+class _Service(ModelService):
+    def __init__(self, generator: Generator, name: str, limits: Limits) -> None:
+        super().__init__(name, limits, max_model_len=generator.max_length)
+        self._generator = generator
+        self._pool = ThreadPoolExecutor(max_workers=generator.batch)
+        self._rows = asyncio.Semaphore(generator.batch)
 
     async def completions(self, request: Request) -> Response:
         return await self._respond(request, _Completion())
@@ -164,18 +189,15 @@ class _Service:
             fields = await self._fields(request)
             cancelled = threading.Event()
             answers = await asyncio.to_thread(self._answers, fields, form, cancelled)
-            free = self._generator.batch - self._running
-            if self._waiting + len(answers) > self._limits.queue + free:
-                message = f"{self._waiting} texts wait already; try again later"
-                raise _Error(429, message, code="queue_full")
+            self.check_queue(len(answers), self._generator.batch - self._running)
             pieces = self._pieces(answers, cancelled)
             form.model = self._name
             if fields.get("stream"):
                 options = fields.get("stream_options") or {}
                 events = form.events(answers, pieces, usage=bool(options.get("include_usage")))
                 return StreamingResponse(events, media_type="text/event-stream")
-            return await _unless_disconnected(request, form.whole(answers, pieces))
-        except _Error as error:
+            return await unless_disconnected(request, form.whole(answers, pieces))
+        except RequestError as error:
             return error.response()
 
     async def _fields(self, request: Request) -> dict[str, Any]:
@@ -183,20 +205,20 @@ class _Service:
         async for part in request.stream():
             body += part
             if len(body) > self._limits.body:
-                raise _Error(413, f"the request has more than {self._limits.body} bytes")
+                raise RequestError(413, f"the request has more than {self._limits.body} bytes")
         try:
             fields = json.loads(body)
         except (ValueError, RecursionError) as error:
-            raise _Error(400, f"the request is no JSON: {error}") from error
+            raise RequestError(400, f"the request is no JSON: {error}") from error
         if not isinstance(fields, dict):
-            raise _Error(400, "expected an object of JSON")
+            raise RequestError(400, "expected an object of JSON")
         if not isinstance(fields.get("stream_options") or {}, dict):
-            raise _Error(400, "stream_options: expected an object", "stream_options")
-        self._check_model(fields.get("model", self._name))
+            raise RequestError(400, "stream_options: expected an object", "stream_options")
+        self.check_model(fields.get("model", self._name))
         for key, harmless in _REFUSED.items():
             value = fields.get(key)
             if value is not None and value not in harmless:
-                raise _Error(400, f"{key} is not supported", key, "unsupported_parameter")
+                raise RequestError(400, f"{key} is not supported", key, "unsupported_parameter")
         return fields
 
     def _answers(
@@ -211,7 +233,7 @@ class _Service:
         stop = fields.get("stop") or []
         stop = [stop] if isinstance(stop, str) else stop
         if not isinstance(stop, list) or not all(isinstance(text, str) for text in stop):
-            raise _Error(400, "stop: expected a string or a list of strings", "stop")
+            raise RequestError(400, "stop: expected a string or a list of strings", "stop")
 
         def on_token(token: int) -> None:
             if cancelled.is_set():
@@ -221,7 +243,7 @@ class _Service:
         prompts = form.prompts(fields)
         if not 1 <= count * len(prompts) <= self._limits.queue:
             message = f"found {count * len(prompts)} answers; expected 1 to {self._limits.queue}"
-            raise _Error(400, message, "n")
+            raise RequestError(400, message, "n")
         for prompt in prompts:
             for i in range(count):
                 try:
@@ -234,13 +256,13 @@ class _Service:
                     )
                 except ValueError as error:
                     code = "context_length_exceeded" if "expected less than" in str(error) else None
-                    raise _Error(400, str(error), code=code) from error
+                    raise RequestError(400, str(error), code=code) from error
                 most = self._limits.prompt
                 if most is not None and answer.prompt_tokens > most:
                     message = (
                         f"the prompt has {answer.prompt_tokens} tokens; expected at most {most}"
                     )
-                    raise _Error(400, message, code="context_length_exceeded")
+                    raise RequestError(400, message, code="context_length_exceeded")
                 answers.append(answer)
         return answers
 
@@ -290,7 +312,7 @@ class _Service:
                 task.cancel()
 
 
-async def _unless_disconnected(request: Request, work: Any) -> Response:
+async def unless_disconnected(request: Request, work: Any) -> Response:
     """The response that `work` gives, which is cancelled if the client leaves."""
 
     async def disconnected() -> None:
@@ -313,7 +335,7 @@ def _number(fields: Mapping[str, Any], key: str, kind: type) -> Any:
     right = isinstance(value, int | float) and not isinstance(value, bool)
     right = right and abs(value) < 1 << 64  # not NaN or infinity, which JSON may have
     if not right or (kind is int and value != int(value)):
-        raise _Error(400, f"{key}: found {value!r}; expected a number", key)
+        raise RequestError(400, f"{key}: found {value!r}; expected a number", key)
     return kind(value)
 
 
@@ -385,7 +407,7 @@ class _Form:
                 choice = {"index": index, **self.chunk(text), "finish_reason": reason}
                 yield event([{**choice, "logprobs": None}])
         except RuntimeError as error:  # a step failed; the status has been sent
-            yield f"data: {json.dumps({'error': _Error(500, str(error)).body()})}\n\n"
+            yield f"data: {json.dumps({'error': RequestError(500, str(error)).body()})}\n\n"
             return
         finally:
             await pieces.aclose()  # type: ignore[attr-defined]
@@ -412,7 +434,9 @@ class _Completion(_Form):
                 for item in prompt
             ):
                 return prompt
-        raise _Error(400, "prompt: expected a string, ids of tokens, or a list of these", "prompt")
+        raise RequestError(
+            400, "prompt: expected a string, ids of tokens, or a list of these", "prompt"
+        )
 
     def most(self, fields: dict[str, Any]) -> int | None:
         return 16 if fields.get("max_tokens") is None else int(_number(fields, "max_tokens", int))
@@ -430,10 +454,12 @@ class _Chat(_Form):
     def prompts(self, fields: dict[str, Any]) -> list[Any]:
         messages = fields.get("messages")
         if not isinstance(messages, list) or not messages:
-            raise _Error(400, "messages: expected a list of messages", "messages")
+            raise RequestError(400, "messages: expected a list of messages", "messages")
         for message in messages:
             if not isinstance(message, dict) or not isinstance(message.get("role"), str):
-                raise _Error(400, "messages: expected objects with role and content", "messages")
+                raise RequestError(
+                    400, "messages: expected objects with role and content", "messages"
+                )
         return [[{**m, "content": _content(m.get("content"))} for m in messages]]
 
     def most(self, fields: dict[str, Any]) -> int | None:
@@ -464,7 +490,7 @@ def _content(content: Any) -> str:
         and isinstance(part.get("text"), str)
     ]
     if not isinstance(content, list) or len(texts) != len(content):
-        raise _Error(400, "messages: expected content of text alone", "messages")
+        raise RequestError(400, "messages: expected content of text alone", "messages")
     return "".join(texts)
 
 
