@@ -94,8 +94,7 @@ class _Service(ModelService):
         cancelled = threading.Event()
 
         def work() -> Response:
-            pieces = list(read_file(file.file, self._transcriber.sampling_rate))
-            samples = np.concatenate([np.zeros(0, np.float32), *pieces])
+            samples = self._samples(file)
             segments = []
             for segment in self._transcriber(
                 samples, language=form.get("language") or None, task=task,
@@ -120,6 +119,16 @@ class _Service(ModelService):
             cancelled.set()
             self._running -= 1
             self._turn.release()
+
+    def _samples(self, file: UploadFile) -> Samples:
+        rate = self._transcriber.sampling_rate
+        pieces, left = [np.zeros(0, np.float32)], self._limits.seconds * rate
+        for piece in read_file(file.file, rate):
+            pieces.append(piece)
+            left -= len(piece)
+            if left < 0:
+                raise RequestError(413, f"the audio has more than {self._limits.seconds} s", "file")
+        return np.concatenate(pieces)
 
 
 def _text(segments: Sequence[Segment]) -> str:

@@ -29,6 +29,7 @@ flags.DEFINE_integer("max-prompt", None, "Tokens of a prompt.", flag_values=FLAG
 flags.DEFINE_integer(
     "max-body", None, "Bytes of a request; by default 1 MiB, of audio 25 MiB.", flag_values=FLAGS
 )
+flags.DEFINE_integer("max-seconds", 7200, "Seconds of audio.", flag_values=FLAGS)
 flags.DEFINE_integer(
     "drain-seconds", 60, "For running answers, after SIGTERM or Ctrl-C.", flag_values=FLAGS
 )
@@ -36,7 +37,12 @@ flags.DEFINE_integer(
 
 def run(positional: list[str]) -> bool:
     (name,) = only(positional, "model.pte")
-    for flag, least in (("max-queue", 1), ("max-body", 1), ("drain-seconds", 0)):
+    for flag, least in (
+        ("max-queue", 1),
+        ("max-body", 1),
+        ("max-seconds", 1),
+        ("drain-seconds", 0),
+    ):
         value = FLAGS[flag].value
         if value is not None and value < least:
             raise UsageError(f"--{flag} is {value}; expected {least} or more")
@@ -51,6 +57,7 @@ def run(positional: list[str]) -> bool:
     limits = Limits(
         queue=FLAGS.get_flag_value("max-queue", 64),
         prompt=FLAGS["max-prompt"].value,
+        seconds=FLAGS.get_flag_value("max-seconds", 7200),
         body=FLAGS["max-body"].value or (25 << 20 if is_speech else 1 << 20),
     )
     name = FLAGS.name or Path(path).stem

@@ -61,11 +61,13 @@ class Limits:
         429.
       prompt: tokens of a prompt; None is what the program has memory for.
       body: bytes of a request.
+      seconds: of audio, which a small file may have many of.
     """
 
     queue: int = 64
     prompt: int | None = None
     body: int = 1 << 20
+    seconds: int = 7200
 
 
 class RequestError(Exception):

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import openai
 import pytest
 import soundfile
@@ -34,7 +35,16 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def client(path: Path) -> Iterator[openai.OpenAI]:
-    command = [sys.executable, "-c", _MAIN, "serve", str(path), "--port=0", "--max-body=3000000"]
+    command = [
+        sys.executable,
+        "-c",
+        _MAIN,
+        "serve",
+        str(path),
+        "--port=0",
+        "--max-body=3000000",
+        "--max-seconds=60",
+    ]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, encoding="utf-8") as process:
         assert process.stderr is not None
         try:
@@ -113,6 +123,16 @@ def test_an_invalid_request(
     error: Any = raised.value.body
     assert message in error["message"]
     assert error["param"] == param
+
+
+def test_a_small_file_of_long_silence(client: openai.OpenAI) -> None:
+    stream = io.BytesIO()
+    soundfile.write(stream, np.zeros(61 * 8000), 8000, format="FLAC")
+    assert len(stream.getvalue()) < 20000
+    with pytest.raises(openai.APIStatusError, match="the audio has more than 60 s") as raised:
+        file = ("silence.flac", stream.getvalue())
+        client.audio.transcriptions.create(model="small", file=file)
+    assert raised.value.status_code == 413
 
 
 def test_what_is_no_request(client: openai.OpenAI) -> None:
