@@ -6,6 +6,7 @@ uvicorn.run(app)
 
 from __future__ import annotations
 
+import abc
 import asyncio
 import contextlib
 import dataclasses
@@ -341,7 +342,7 @@ def _number(fields: Mapping[str, Any], key: str, kind: type) -> Any:
     return kind(value)
 
 
-class _Form:
+class _Form(abc.ABC):
     """What differs between the two endpoints."""
 
     prefix = ""
@@ -353,19 +354,21 @@ class _Form:
         self._id = f"{self.prefix}-{secrets.token_hex(12)}"
         self._created = int(time.time())
 
+    @abc.abstractmethod
     def prompts(self, fields: dict[str, Any]) -> list[Any]:
-        raise NotImplementedError
+        """As `Generator` takes them."""
 
+    @abc.abstractmethod
     def most(self, fields: dict[str, Any]) -> int | None:
-        raise NotImplementedError
+        """Tokens of an answer."""
 
+    @abc.abstractmethod
     def choice(self, text: str) -> dict[str, Any]:
         """Of a whole answer."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def chunk(self, text: str | None) -> dict[str, Any]:
         """Of a part; None is after the last one."""
-        raise NotImplementedError
 
     def _head(self, kind: str) -> dict[str, Any]:
         return {"id": self._id, "object": kind, "created": self._created, "model": self.model}
