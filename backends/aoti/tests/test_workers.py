@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch._inductor.compile_worker import subproc_pool
 
-from pteron.backends.aoti import workers
+from pteron.backends.aoti import inductor, workers
 from tests.pool.processes import begin, marked, processes_with
 
 SLEEPERS = """
@@ -206,3 +208,17 @@ def test_other_pools_go_on() -> None:
     thread.join()
     assert found == [0]
     assert isinstance(job.exception(1), SystemExit)
+
+
+def test_compile_workers_with_jobs_are_kept() -> None:
+    with (
+        torch._inductor.config.patch(quiesce_async_compile_time=0.2),
+        inductor.compile_workers_started_by(workers.ProcessOfLibrary),
+    ):
+        pool = subproc_pool.SubprocPool(1, quiesce=True)
+        try:
+            before = pool.submit(os.getpid).result()
+            pool.submit(time.sleep, 2).result()
+            assert pool.submit(os.getpid).result() == before
+        finally:
+            pool.shutdown()

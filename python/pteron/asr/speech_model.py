@@ -113,6 +113,7 @@ class SpeechModel(nn.Module):
         zero = torch.zeros(1, dtype=torch.int64, device=device)
         with torch.no_grad():
             self.decode(zero[:, None], zero, zero, zero)  # makes the buffers
+        self._own.clear()
 
     def features(self, samples: torch.Tensor) -> dict[str, torch.Tensor]:
         """Logarithms of the power in mel bands, before their range is limited.

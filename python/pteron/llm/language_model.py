@@ -78,6 +78,12 @@ class BatchCache(transformers.Cache):  # type: ignore[misc]
             rows = torch.arange(self._batch, device=new.device) if self.row is None else self.row
             buffer.index_put_((rows[:, None], self.slots), new)
 
+    def clear(self) -> None:
+        """Sets keys and values to zeros, which a program file does not store."""
+        for name, buffer in self._owner.named_buffers(recurse=False):
+            if name.startswith(("keys_", "values_")):
+                buffer.zero_()
+
     def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:
         return self.length, 0
 
@@ -165,6 +171,7 @@ class LanguageModel(nn.Module):
         zero = torch.zeros(1, dtype=torch.int64, device=model.device)
         with torch.no_grad():
             self.prefill(zero[:, None], zero, zero, zero)  # makes the buffers
+        self._cache.clear()
         if not any(name.startswith("keys_") for name in self._buffers):
             raise ValueError("it stores none")
 

@@ -293,6 +293,16 @@ def test_metadata_has_the_names_of_executorch(path: Path) -> None:
     assert json.loads(program.load_method("tokenizer")())["model"]["type"] == "BPE"
 
 
+def test_keys_and_values_are_not_in_the_file(folder: Path, tmp_path: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    heads, layers = config["num_key_value_heads"], config["num_hidden_layers"]
+    width = config["hidden_size"] // config["num_attention_heads"]
+    program = tmp_path / "model.pte"
+    options = {"cpu.isa": "native"}
+    pteron.llm.export(folder, program, batch=256, max_length=256, options=options, verify=False)
+    assert program.stat().st_size < 256 * 256 * heads * width * layers * 2 * 4 / 4
+
+
 def test_a_model_with_another_state_is_refused(tmp_path: Path) -> None:
     config = transformers.MambaConfig(vocab_size=258, hidden_size=32, num_hidden_layers=1)
     save(transformers.AutoModelForCausalLM.from_config(config), tmp_path / "mamba")
