@@ -3,6 +3,11 @@
 pteron export FILE.py:function -o model.pte
 pteron export vit.py:build -o vit.pte --backend=cpu --option=cpu.isa=native --dynamic=image.0=1..8
 pteron export vit.py:build -o vit.pte --constant='mean=[0.5, 0.5]' --constant=labels=@names.json
+pteron export --ray=models.txt
+
+The file of --ray has one of these on each line, without `pteron export`. They are tasks of the Ray
+cluster of $RAY_ADDRESS, by default of this machine; programs come back to where -o says, here.
+Lines whose program is there already, of the same model file, are left out.
 """
 
 from __future__ import annotations
@@ -47,9 +52,18 @@ flags.DEFINE_flag(
     ),
     FLAGS,
 )
+flags.DEFINE_string("ray", None, "A file of command lines, for a Ray cluster.", flag_values=FLAGS)
+flags.DEFINE_string(
+    "ray-options",
+    '{"num_cpus": 1}',
+    "What Ray reserves for each line, in JSON, as memory (in bytes) and num_gpus.",
+    flag_values=FLAGS,
+)
 
 
 def run(positional: list[str]) -> bool:
+    if FLAGS.ray is not None:
+        return _run_on_ray(positional)
     (name,) = only(positional, "FILE.py:function", flag="-o")
     if FLAGS.output is None:
         raise UsageError("no output file; add -o model.pte")
@@ -59,7 +73,8 @@ def run(positional: list[str]) -> bool:
     check_path(FLAGS.output)
     partitioners = model_file.partitioners(FLAGS)
     constants = {
-        name: _json(name, text) for name, text in pairs("constant", FLAGS.constant).items()
+        name: _json(f"--constant: {name}", text)
+        for name, text in pairs("constant", FLAGS.constant).items()
     }
     stages = Stages()
     with stages.shown():
@@ -78,8 +93,29 @@ def run(positional: list[str]) -> bool:
     return True
 
 
-def _json(name: str, text: str) -> Any:
+def _run_on_ray(positional: list[str]) -> bool:
+    import dataclasses
+
+    from pteron.command import export_on_ray
+
+    given = {FLAGS[name].name for name in FLAGS if FLAGS[name].present}
+    given -= {"ray", "ray-options", "json", "traceback"}
+    if positional or given:
+        found = ", ".join([*positional, *(f"--{name}" for name in sorted(given))])
+        raise UsageError(f"found {found} beside --ray; expected them in the lines of {FLAGS.ray}")
+    options = _json("--ray-options", FLAGS.get_flag_value("ray-options", "{}"))
+    if not isinstance(options, dict):
+        raise UsageError(f"--ray-options={options}: expected an object of JSON")
+    jobs = export_on_ray.run(FLAGS.ray, FLAGS, options)
+    as_json = json.dumps([dataclasses.asdict(job) for job in jobs], indent=2, default=str)
+    print(as_json if FLAGS.json else export_on_ray.table(jobs))
+    if failed := sum(job.state == "FAILED" for job in jobs):
+        raise RuntimeError(f"{failed} of {len(jobs)} programs could not be lowered; errors above")
+    return True
+
+
+def _json(what: str, text: str) -> Any:
     try:
         return json.loads(Path(text[1:]).read_text("utf-8") if text[:1] == "@" else text)
     except (OSError, ValueError) as error:
-        raise UsageError(f"--constant: {name}={text}: expected JSON or @FILE ({error})") from error
+        raise UsageError(f"{what}={text}: expected JSON or @FILE ({error})") from error
