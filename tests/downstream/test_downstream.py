@@ -12,12 +12,14 @@ import re
 import shutil
 import stat
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from pteron.runtime import Runtime
+from tests.downstream.build_farm import BuildFarm
 from tests.downstream.cache_server import CacheServer
 from tests.downstream.nested_bazel import NestedBazel
 
@@ -234,6 +236,25 @@ def test_same_bytes_when_rebuilt(built: NestedBazel, clone: NestedBazel, log: Pa
     assert made >= {*rebuilt, "add"}
     for path in ("sum.pte", "sum_cuda.pte", "_objs/add/add.cu.pic.o", "cuda_program"):
         assert clone.output(path).read_bytes() == built.output(path).read_bytes(), path
+
+
+def test_a_farm_lowers_to_the_same_bytes(built: NestedBazel, clone: NestedBazel, log: Path) -> None:
+    """By remote execution: BuildGrid, and a worker that has the action's inputs alone."""
+    options = (
+        "--remote_instance_name=main",
+        "--remote_max_connections=4",
+        "--remote_download_outputs=all",
+        "--strategy=PteronProgram=remote",
+        "--spawn_strategy=sandboxed,local",
+        "--modify_execution_info=PteronProgram=+no-cache",
+        f"--execution_log_json_file={log}",
+    )
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder, BuildFarm(Path(folder)) as farm:
+        remote = f"--remote_executor={farm.url}", f"--remote_cache={farm.url}"
+        clone.run("build", *remote, *options, "//:sum")
+    assert [Path(command[0]).name for command in farm.commands] == ["sum_lowering"]
+    assert '"runner": "remote"' in log.read_text(encoding="utf-8")
+    assert clone.output("sum.pte").read_bytes() == built.output("sum.pte").read_bytes()
 
 
 def test_cuda_program(built: NestedBazel) -> None:

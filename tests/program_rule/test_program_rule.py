@@ -1,5 +1,6 @@
 """What the rules say: what was left out, and that the device of a program is not there."""
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -30,3 +31,25 @@ def test_it_says_where_a_file_belongs(tmp_path: Path) -> None:
     assert code == 1, said
     assert 'File "tests/program_rule/reads.py", line 7, in build' in said
     assert "try:  the file in the data of the target" in said
+
+
+def test_a_worker_with_another_compiler_is_refused(tmp_path: Path) -> None:
+    """Its program would be in the cache for that of the machine which runs Bazel."""
+    compiler = json.loads(Path(os.environ["COMPILER"]).read_text())
+    other = tmp_path / "compiler.json"
+    for command, found in (
+        (compiler["command"], compiler["programs"]["driver"]),
+        ("/no/g++", "no"),
+    ):
+        programs = {**compiler["programs"], "driver": "0" * 64}
+        other.write_text(json.dumps({**compiler, "command": command, "programs": programs}))
+        code, said = _run(
+            "reads_lowering",
+            "--model=tests/program_rule/reads.py:build",
+            f"--compiler={other}",
+            f"--program={tmp_path / 'reads.pte'}",
+            "export",
+        )
+        assert code == 1, said
+        assert f"{command} with sha256 {'0' * 64}; found {found}" in said
+        assert not (tmp_path / "reads.pte").exists()

@@ -93,6 +93,8 @@ LOCK_FILES = (
     _lock_of("iree", on=("common", "onnxruntime"), add={"iree_base_compiler": ("onnx",)}),
     _lock_of("atheris"),
     _lock_of("audio", on=_COMMON),
+    _lock_of("buildgrid", on=_COMMON),
+    _lock_of("mlserver", on=_COMMON),
     _lock_of("model_signing", on=_COMMON, add={"model_signing": ("pyopenssl",)}),
     _lock_of("ray", on=_COMMON),
     _lock_of("transformers", on=_COMMON, add={"transformers": ("torch",)}),

@@ -7,14 +7,23 @@ it. Errors use workspace paths.
 """
 
 import contextlib
+import glob
+import hashlib
+import importlib.util
 import io
 import json
 import os
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
-from absl import app, flags
+if importlib.util.find_spec("absl") is None:
+    # A farm has the folders of wheels in the execution root, and leaves them out of the runfiles.
+    sys.path += map(os.path.abspath, sorted(glob.glob("external/*/site-packages")))
+    os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
+
+from absl import app, flags  # noqa: E402
 
 _MODEL = flags.DEFINE_string("model", None, "The model, by its runfiles path.", required=True)
 _COMPILER = flags.DEFINE_string("compiler", None, "third_party/compiler's file.", required=True)
@@ -34,8 +43,8 @@ def main(argv: list[str]) -> int:
     program = os.path.abspath(_PROGRAM.value)
     model = os.path.normpath(runfiles / "_main" / _MODEL.value)
     compiler = json.loads(Path(_COMPILER.value).read_text(encoding="utf-8"))
-    if "missing" in compiler:
-        print(compiler["missing"], file=sys.stderr)
+    if error := compiler.get("missing") or _other_compiler(compiler):
+        print(error, file=sys.stderr)
         return 1
     errors, output = io.StringIO(), io.StringIO()
     with tempfile.TemporaryDirectory(prefix="pteron-") as scratch:
@@ -61,6 +70,21 @@ def main(argv: list[str]) -> int:
         print("SKIPPED: this machine does not run the program.", file=sys.stderr)
         return 0
     return code
+
+
+def _other_compiler(compiler: dict[str, Any]) -> str:
+    """What to say if a farm's worker has another compiler than the cache key says."""
+    command = compiler["command"]
+    path = Path(command)
+    found = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "no such file"
+    wanted = compiler["programs"]["driver"]
+    if wanted in (found, "unreadable"):
+        return ""
+    return (
+        f"lowering needs the compiler of the machine that runs Bazel, {compiler['version']}:"
+        f" {command} with sha256 {wanted}; found {found}.\n"
+        "try:  workers with that machine's image, or --strategy=PteronProgram=local"
+    )
 
 
 def _keep_to(scratch: str, compiler: str) -> None:
