@@ -113,6 +113,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "python/pteron/ray": frozenset(
         {"python/pteron", "python/pteron/llm", "runtime", "runtime/python"}
     ),
+    "python/pteron/mlserver": frozenset({"python/pteron/ray", "runtime", "runtime/python"}),
     # Third-party code and developer tools depend on no layer.
     "third_party/*": frozenset(),
     "tools/*": frozenset(),

@@ -43,6 +43,8 @@ _REQUIRES = (
     'starlette; extra == "serve"',
     'tokenizers; extra == "serve"',
     'uvicorn; extra == "serve"',
+    'mlserver; extra == "mlserver"',
+    'uvloop<0.22; extra == "mlserver"',
     'ray[data,serve]; extra == "ray"',
 )
 

@@ -13,6 +13,7 @@ import functools
 import os
 import pickle
 from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from pteron.runtime import (
     BackendError,
     CancelledError,
     InvalidArgumentError,
+    Method,
     NotSupportedError,
     PteronError,
     ResourceError,
@@ -50,7 +52,8 @@ class Predictor:
       keep: the columns that stay; by default all. An output replaces a column of its name.
       error_column: None: a row's error is raised.
       device: such as `cuda:1`, for a program that was lowered for `cuda:0`. By default the first
-        GPU of the process, which is the one that Ray assigns.
+        GPU of the process, which is the one that Ray assigns. Of several, `["cuda:0", "cuda:1"]`,
+        each has the weights and takes parts of a batch, on a thread of its own.
       load_options: keyword arguments of `Runtime.load_program`, such as `data_path` or `policy`.
     """
 
@@ -62,7 +65,7 @@ class Predictor:
         inputs: Mapping[str, str] | None = None,
         keep: Collection[str] | None = None,
         error_column: str | None = "error",
-        device: str | None = None,
+        device: str | Sequence[str] | None = None,
         load_options: Mapping[str, Any] | None = None,
     ) -> None:
         self._path = os.path.abspath(path)
@@ -79,7 +82,7 @@ class Predictor:
         Raises:
           NotSupportedError: the program has no batch dimension, or has state.
           InvalidArgumentError: a column is missing, or `error_column` is an output.
-          BackendError, ResourceError: all rows failed so: that is no fault of the rows.
+          BackendError, ResourceError: all rows of a device failed so: that is no fault of theirs.
           PteronError, ValueError, TypeError: of a row, if `error_column` is None.
         """
         rows = self.rows()
@@ -135,22 +138,27 @@ class Rows:
 
     Attributes:
       batch_size: most rows of a run.
-      input_names: the inputs that are tensors; others have the values they were exported with.
-      output_names: the outputs.
+      inputs: those that are tensors; others have the values they were exported with.
+      outputs: all; their names are `output_names`.
     """
 
     def __init__(
-        self, path: str, method: str, device: str | None, load_options: Mapping[str, Any]
+        self,
+        path: str,
+        method: str,
+        device: str | Sequence[str] | None,
+        load_options: Mapping[str, Any],
     ) -> None:
         program = Runtime.get().load_program(path, **load_options)
         meta = program.metadata(method)
         what = f"method {method!r} of {path}"
         self._inputs = [meta.input_meta(i) for i in range(meta.num_inputs())]
         outputs = [meta.output_meta(i) for i in range(meta.num_outputs())]
-        tensors = [value for value in self._inputs if isinstance(value, TensorInfo)]
-        self._outputs = [value for value in outputs if isinstance(value, TensorInfo)]
-        sizes = {value.sizes()[0] if value.sizes() else 0 for value in [*tensors, *self._outputs]}
-        if len(sizes) != 1 or 0 in sizes or not tensors or len(self._outputs) < len(outputs):
+        self.inputs = [value for value in self._inputs if isinstance(value, TensorInfo)]
+        self.outputs = [value for value in outputs if isinstance(value, TensorInfo)]
+        tensors = [*self.inputs, *self.outputs]
+        sizes = {value.sizes()[0] if value.sizes() else 0 for value in tensors}
+        if len(sizes) != 1 or 0 in sizes or not self.inputs or len(self.outputs) < len(outputs):
             raise NotSupportedError(
                 f"{what} has no batch dimension: expected tensors with the same dimension 0 as"
                 f" inputs and outputs, found {meta!r}. Export it with a batch"
@@ -160,20 +168,35 @@ class Rows:
                 f"{what} has state ({meta.attribute_tensor_meta(0).name()}), so that a row's"
                 " results depend on the rows before it"
             )
-        unknown = {v.dtype().name for v in [*tensors, *self._outputs]} - NUMPY_NAMES.keys()
+        unknown = {v.dtype().name for v in tensors} - NUMPY_NAMES.keys()
         if unknown:
             raise NotSupportedError(
                 f"{what} has inputs or outputs of {', '.join(unknown)}, which NumPy lacks; export"
                 " a model that converts them, as from float32"
             )
         (self.batch_size,) = sizes
-        self.input_names = [value.name() for value in tensors]
-        if len(set(self.input_names)) < len(tensors):
+        self.input_names = [value.name() for value in self.inputs]
+        if len(set(self.input_names)) < len(self.inputs):
             raise NotSupportedError(f"{what} has several inputs without a name")
         self.output_names = meta.output_names()
-        self._is_static = all(value.is_static() for value in tensors)
-        devices = {"cuda:0": device if ":" in device else f"{device}:0"} if device else None
-        self._method = program.load_method(method, devices=devices)
+        self._is_static = all(value.is_static() for value in self.inputs)
+        devices = [device] if isinstance(device, str) else device or ["cuda:0"]
+        self._methods = [
+            program.load_method(method, devices={"cuda:0": d if ":" in d else f"{d}:0"})
+            for d in devices
+        ]
+        self._threads = ThreadPoolExecutor(len(devices))
+
+    def count(self, arrays: Mapping[str, Any]) -> int:
+        """How many rows a request has; InvalidArgumentError if it has other inputs."""
+        counts = {array.shape[:1] for array in arrays.values()}
+        if set(arrays) != set(self.input_names) or len(counts) != 1 or counts <= {(), (0,)}:
+            found = ", ".join(f"{name}{list(array.shape)}" for name, array in arrays.items())
+            raise InvalidArgumentError(
+                f"found inputs {found or 'none'}; expected {', '.join(self.input_names)}, all with"
+                " the same batch of at least 1 as dimension 0"
+            )
+        return int(counts.pop()[0])
 
     def run(
         self, columns: Mapping[str, Sequence[Any]]
@@ -184,49 +207,67 @@ class Rows:
           Outputs by name, and the error of each row.
 
         Raises:
-          BackendError, ResourceError: all rows failed, and this one by no fault of its own.
+          BackendError, ResourceError: all rows of a device failed, this one by no fault of its own.
         """
         n = len(columns[self.input_names[0]])
         errors: list[Exception | None] = [None] * n
         done: list[tuple[range, list[Any]]] = []
-        todo = [range(n)[i : i + self.batch_size] for i in range(0, n, self.batch_size)]
-        while todo:
-            part = todo.pop()
-            try:
-                done.append((part, self._execute(columns, part)))
-            except (CancelledError, NotSupportedError):
-                raise
-            except (PteronError, ValueError, TypeError) as failure:
-                if len(part) > 1:
-                    todo += [part[: len(part) // 2], part[len(part) // 2 :]]
-                else:
+        size = self.batch_size
+        if not self._is_static:  # something for each device
+            size = max(1, min(size, -(-n // len(self._methods))))
+        todo = [range(n)[i : i + size] for i in range(0, n, size)]
+
+        def work(method: Method) -> None:
+            fault, ran = None, False
+            while todo:
+                try:
+                    part = todo.pop()
+                except IndexError:  # another thread took it
+                    break
+                try:
+                    done.append((part, self._execute(method, columns, part)))
+                    ran = True
+                except (CancelledError, NotSupportedError):
+                    todo.clear()
+                    raise
+                except (PteronError, ValueError, TypeError) as failure:
+                    if len(part) > 1:
+                        todo.extend([part[: len(part) // 2], part[len(part) // 2 :]])
+                        continue
                     errors[part[0]] = failure
-        for error in errors if not done else ():
-            if isinstance(error, BackendError | ResourceError):
-                raise error
+                    if isinstance(failure, BackendError | ResourceError):
+                        fault = failure
+            if fault and not ran:
+                raise fault
+
+        if len(self._methods) == 1:
+            work(self._methods[0])
+        else:
+            list(self._threads.map(work, self._methods))
         outputs = {
-            name: _column([(part, results[i]) for part, results in done], n, self._outputs[i])
+            name: _column([(part, results[i]) for part, results in done], n, self.outputs[i])
             for i, name in enumerate(self.output_names)
         }
         return outputs, errors
 
-    def _execute(self, columns: Mapping[str, Sequence[Any]], part: range) -> list[Any]:
+    def _execute(
+        self, method: Method, columns: Mapping[str, Sequence[Any]], part: range
+    ) -> list[Any]:
         rows = {
             value.name(): _array(columns[value.name()][part.start : part.stop], value)
-            for value in self._inputs
-            if isinstance(value, TensorInfo)
+            for value in self.inputs
         }
         missing = self.batch_size - len(part)
         try:
-            return self._call(rows, len(part), missing if self._is_static else 0)
+            return self._call(method, rows, len(part), missing if self._is_static else 0)
         except InvalidArgumentError:
             # Another dimension may be the dynamic one, or the batch has a minimum.
             if missing and not self._is_static:
                 with contextlib.suppress(InvalidArgumentError):
-                    return self._call(rows, len(part), missing)
+                    return self._call(method, rows, len(part), missing)
             raise
 
-    def _call(self, rows: Mapping[str, Any], n: int, padding: int) -> list[Any]:
+    def _call(self, method: Method, rows: Mapping[str, Any], n: int, padding: int) -> list[Any]:
         if padding:
             rows = {
                 name: np.pad(x, [(0, padding)] + [(0, 0)] * (x.ndim - 1), "edge")
@@ -236,7 +277,7 @@ class Rows:
             value.value if isinstance(value, ScalarMeta) else rows[value.name()]
             for value in self._inputs
         ]
-        results = [np.asarray(result) for result in self._method.execute(inputs)]
+        results = [np.asarray(result) for result in method.execute(inputs)]
         for name, result in zip(self.output_names, results, strict=True):
             if result.shape[:1] != (n + padding,):
                 raise NotSupportedError(

@@ -30,7 +30,7 @@ def deployment(
     max_batch_size: int | None = None,
     batch_wait_s: float = 0.01,
     method: str = "forward",
-    device: str | None = None,
+    device: str | Sequence[str] | None = None,
     load_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> serve.Application:
@@ -78,15 +78,8 @@ class Replica:
           InvalidArgumentError: the inputs are not the program's.
           PteronError: a row fails.
         """
-        names = self._rows.input_names
         arrays = {name: np.asarray(value) for name, value in inputs.items()}
-        counts = {array.shape[:1] for array in arrays.values()}
-        if set(arrays) != set(names) or len(counts) != 1 or counts <= {(), (0,)}:
-            found = ", ".join(f"{name}{list(array.shape)}" for name, array in arrays.items())
-            raise InvalidArgumentError(
-                f"found inputs {found or 'none'}; expected {', '.join(names)}, all with the same"
-                " batch of at least 1 as dimension 0"
-            )
+        self._rows.count(arrays)
         outputs, errors = await self._batched(arrays)
         for row, error in enumerate(errors):
             if error is not None:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import concurrent.futures
 import http.client
+import importlib.util
 import io
 import json
 import os
 import pickle
 import re
+import shlex
 import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -28,13 +29,8 @@ from torch import nn
 
 import pteron
 import pteron.ray
+from pteron.command.main import main
 
-# What Ray's processes inherit: they find what this one finds, and call nobody.
-_ENVIRONMENT = {
-    "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)),
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-}
 _BATCH = 4
 _ALONE = """\
 import sys
@@ -65,40 +61,6 @@ class Tokens(nn.Module):
 
     def forward(self, ids: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
         return self.embedding(ids) * scale[:, None, None]
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[None]:
-    """A cluster of two nodes, whose processes and files are gone afterwards."""
-    with pytest.MonkeyPatch.context() as patch:
-        # The paths of Unix sockets have at most 107 bytes.
-        folder = tempfile.mkdtemp(prefix="ray", dir="/tmp")
-        # Bazel's wheels have no bytecode: the first process that imports a module leaves it here.
-        bytecode = f"{folder}/bytecode"
-        patch.setattr(sys, "pycache_prefix", bytecode)
-        places = {"RAY_TMPDIR": folder, "PYTHONPYCACHEPREFIX": bytecode}
-        for name, value in {**_ENVIRONMENT, **places}.items():
-            patch.setenv(name, value)
-        patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
-        patch.setattr(sys, "dont_write_bytecode", False)
-        patch.delenv("OMP_NUM_THREADS", raising=False)
-        (Path(folder) / "ray").mkdir()
-        import ray
-        from ray.cluster_utils import Cluster
-
-        node: dict[str, Any] = {"num_cpus": 2, "object_store_memory": 100 << 20}
-        node["include_dashboard"] = False
-        often = {"metrics_report_interval_ms": 500}
-        nodes = Cluster(initialize_head=True, head_node_args={**node, "_system_config": often})
-        try:
-            nodes.add_node(**node)
-            ray.init(address=nodes.address, log_to_driver=False)
-            ray.data.DataContext.get_current().enable_progress_bars = False
-            yield
-        finally:
-            ray.shutdown()
-            nodes.shutdown()
-            shutil.rmtree(folder)
 
 
 class Refused(nn.Module):
@@ -324,7 +286,7 @@ def test_a_worker_that_is_killed_loses_no_row(cluster: None, folder: Path) -> No
     subprocess.run(
         [sys.executable, "-c", _ALONE, *files],
         check=True,
-        env={**os.environ, **_ENVIRONMENT, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
     alone = np.load(folder / "alone.npy")
     assert all(np.array_equal(row["logits"], alone[row["id"]]) for row in rows)
@@ -564,8 +526,53 @@ def test_text(port: int, tmp_path: Path) -> None:
 def test_the_page(port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = Path(os.environ.get("PAGE", Path(__file__).parents[4] / "docs/ray.md")).absolute()
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 6
+    text = page.read_text()
+    blocks = re.findall(r"^```(python|sh)( spark)?\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 10
     names: dict[str, Any] = {"__name__": "page"}
-    for block in blocks:
-        exec(block.replace(":8000/", f":{port}/"), names)
+    for language, kind, block in blocks:
+        if block.startswith("pteron "):
+            assert main(shlex.split(block)) == 0
+        elif kind and importlib.util.find_spec("pyspark") is None:  # which has no wheel
+            compile(block, str(page), "exec")
+        elif language == "python":
+            exec(block.replace(":8000/", f":{port}/"), names)
+    lowered = {path.name for path in tmp_path.glob("*.pte")}
+    assert lowered == {"model.pte", "small.pte", "wide.pte", "wide-avx512.pte"}
+
+
+@pytest.mark.parametrize("name", ["first", "dynamic"])
+def test_several_devices_of_a_process(folder: Path, name: str) -> None:
+    """Their names mean nothing to a program for the CPU: two methods, on two threads."""
+    images = _images(64)
+    images[9] = np.nan
+    rows = np.empty(64, object)
+    rows[:] = list(images)
+    rows[3] = images[3, :, :5]
+    two = _predictor(folder, name, device=["cuda:0", "cuda:1"], keep=())
+    one = _predictor(folder, name, keep=())
+    assert len(two.rows()._methods) == 2
+    for _ in range(20):
+        found, expected = two({"image": rows}), one({"image": rows})
+        assert np.array_equal(found["logits"], expected["logits"], equal_nan=True)
+        assert found["error"].tolist() == expected["error"].tolist()
+    assert two({"image": images[:1]})["logits"].shape == (1, 4)
+
+
+def test_a_device_of_several_that_fails(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its rows are not called faulty."""
+    predictor = _predictor(folder, "first", device=["cuda:0", "cuda:1"])
+    rows, call, barrier = predictor.rows(), predictor.rows()._call, threading.Barrier(2)
+
+    def fails(method: Any, *arguments: Any) -> Any:
+        if len(seen) < 2:  # each has a part
+            seen.add(id(method))
+            barrier.wait(timeout=60)
+        if method is rows._methods[1]:
+            raise pteron.BackendError("the device is gone")
+        return call(method, *arguments)
+
+    seen = set[int]()
+    monkeypatch.setattr(rows, "_call", fails)
+    with pytest.raises(pteron.BackendError, match="gone"):
+        predictor({"image": _images(16)})
