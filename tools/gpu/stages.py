@@ -23,6 +23,7 @@ _LONG = ("test_cuda_export", "test_cuda_choices")
 
 # Tests that measure the GPU's free memory or time of their own.
 _ALONE = (
+    "test_cuda_devices",
     "test_cuda_service",
     "test_cuda_stacked",
     "test_cuda_threads",

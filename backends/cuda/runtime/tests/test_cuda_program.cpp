@@ -16,8 +16,10 @@
 #include "pteron/backends/cuda/runtime/kernels/gemm.h"
 #include "pteron/backends/cuda/runtime/shims/shims.h"
 #include "pteron/backends/cuda/runtime/tests/toy_program.h"
+#include "pteron/backends/cuda/runtime/weight_store.h"
 #include "pteron/runtime/executor/method.h"
 #include "pteron/runtime/executor/program.h"
+#include "pteron/runtime/module.h"
 
 namespace pteron::cuda::testing {
 namespace {
@@ -317,6 +319,51 @@ TEST_F(CudaProgram, RunsOnTheSecondDevice) {
   const Error error = method->set_input(0, value_of(*elsewhere));
   EXPECT_FALSE(error.ok());
   EXPECT_NE(error.message().find("cuda:1"), std::string::npos) << error.message();
+}
+
+TEST_F(CudaProgram, ModulesOnTwoDevicesHaveTheWeightsOnceEach) {
+  if (device_count() < 2) GTEST_SKIP() << "there are no two CUDA devices";
+  const HostTensor x = random_input(43);
+  const auto weights = [] {
+    return std::vector<size_t>{weight_use(0).nbytes, weight_use(1).nbytes};
+  };
+  const std::vector<size_t> before = weights();
+  {
+    std::vector<Module> modules;  // two a device
+    for (const int device : {0, 1, 0, 1}) {
+      Module::Options options;
+      ASSERT_TRUE(options.load_method.devices.add("cuda:0=cuda:" + std::to_string(device)).ok());
+      modules.emplace_back(program_, std::move(options));
+      ASSERT_TRUE(modules.back().load_method("forward").ok());
+      if (modules.size() == 2) EXPECT_EQ(weights()[0], weights()[1]);
+    }
+    const std::vector<size_t> twice = weights();
+    EXPECT_GT(twice[0], before[0]);
+    modules.pop_back();
+    modules.pop_back();
+    EXPECT_EQ(weights(), twice);
+    std::vector<std::vector<float>> found(2, std::vector<float>(kToySize * kToySize, -1.0f));
+    std::vector<std::thread> threads;
+    for (int device = 0; device < 2; ++device) {
+      threads.emplace_back([&, device] {
+        const Device on{DeviceType::CUDA, static_cast<int8_t>(device)};
+        const TensorPtr input = to_device(x, DType::Float, {}, on);
+        for (int call = 0; call < 100; ++call) {
+          const auto outputs = modules[device].forward(value_of(*input));
+          if (!outputs.ok()) return;
+          (void)cudaSetDevice(device);
+          (void)cudaDeviceSynchronize();
+          (void)cudaMemcpy(found[device].data(), (*outputs)[0].tensor().data(), kNbytes,
+                           cudaMemcpyDefault);
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(found[0], found[1]);
+    const HostTensor values{{kToySize, kToySize}, {found[0].begin(), found[0].end()}};
+    EXPECT_TRUE(close_to(values, toy_.reference(x), 2 * gemm_tolerance(DType::Float, kToySize)));
+  }
+  EXPECT_EQ(weights(), before);
 }
 
 TEST_F(CudaProgram, SaysThatADeviceDoesNotExist) {
