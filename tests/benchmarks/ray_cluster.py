@@ -133,13 +133,13 @@ def _through(kind: Any, path: Path, n: int, kill: bool, expected: Any = None) ->
 
     results = (
         ray.data.range(n, override_num_blocks=max(2, n // 200))
-        .map_batches(_images, batch_size=64, num_cpus=0.1)
+        .map_batches(_images, batch_size=64)
         .map_batches(
             kind,
             fn_constructor_args=(str(path),),
             compute=ray.data.ActorPoolStrategy(size=2),
             batch_size=64,
-            num_cpus=0.9,
+            num_cpus=1,
         )
         .select_columns(["id", "logits", "pid"])
     )
@@ -258,7 +258,7 @@ def main(_: list[str]) -> None:
     import ray
     from ray.cluster_utils import Cluster
 
-    node: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 1 << 30}
+    node: dict[str, Any] = {"num_cpus": 2, "object_store_memory": 1 << 30}
     nodes = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
     try:
         nodes.add_node(**node)
