@@ -45,7 +45,7 @@ _FOLDER = flags.DEFINE_string("folder", None, "For models, kept between runs; el
 _JSON = flags.DEFINE_string("json", "", "A file for the results.")
 
 _BATCH = 8
-_DISTINCT = 256  # images, which repeat
+_DISTINCT = 32  # images, which repeat
 
 
 class Classifier(nn.Module):
@@ -132,7 +132,7 @@ def _through(kind: Any, path: Path, n: int, kill: bool, expected: Any = None) ->
     import ray.data
 
     results = (
-        ray.data.range(n, override_num_blocks=max(2, n // 200))
+        ray.data.range(n, override_num_blocks=max(2, n // 64))
         .map_batches(_images, batch_size=64)
         .map_batches(
             kind,
@@ -147,7 +147,7 @@ def _through(kind: Any, path: Path, n: int, kill: bool, expected: Any = None) ->
     for row in results.iter_rows():
         if not seen:
             first = time.monotonic()
-        if kill and len(seen) == n // 4:
+        if kill and not seen:  # most rows are still to come
             os.kill(int(row["pid"]), signal.SIGKILL)
         seen.add(int(row["id"]))
         pids.add(int(row["pid"]))
