@@ -4,7 +4,7 @@
 //   PTERON_GUARD_PAGES=end runner --model=model.pte        // or begin
 //
 // Applies to intermediates of models, planned memory (with state and outputs) and copies of
-// weights, one block each.
+// weights, one block each. With AddressSanitizer each is a block of malloc's, guarded on both sides.
 #pragma once
 
 #include <cstddef>

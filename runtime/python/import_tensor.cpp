@@ -201,6 +201,11 @@ bool ImportedTensor::import_custom_dtype(PyObject* object) {
   const std::string_view found = to_view(name.get());
   const auto import_as = [&](ScalarType dtype_found, const char* integer) {
     if (!import_buffer(call_method(object, "view", "(s)", integer).get())) return false;
+    if (element_size(dtype) != element_size(dtype_found)) {
+      throw_error(make_error(Error::InvalidType, "a %s of %s views itself as %s, not as %s",
+                             Py_TYPE(object)->tp_name, name_of(dtype_found), name_of(dtype),
+                             integer));
+    }
     dtype = dtype_found;
     return true;
   };

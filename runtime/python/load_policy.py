@@ -75,14 +75,14 @@ class LoadPolicy:
         """
         if self.required and not self.trusted_keys:
             raise _invalid_argument("the policy requires signatures and has no trusted keys")
-        keys = [_read_key(key) for key in self.trusted_keys]
+        keys = [read_key(key) for key in self.trusted_keys]
         if signature is None:
             if self.required:
                 raise _refused(
                     "it has no signature, which the policy requires; pteron sign writes one"
                 )
             return None
-        return self._read_statement(_open_envelope(signature, keys))
+        return self._read_statement(open_envelope(signature, keys))
 
     def _read_statement(self, payload: bytes) -> list[bytes]:
         statement = _parse(payload)
@@ -94,13 +94,14 @@ class LoadPolicy:
             or not subjects
         ):
             raise _invalid(f"what is signed is no in-toto statement of type {PREDICATE_TYPE}")
-        self._check_predicate(_member(statement, "predicate"))
+        self.check_predicate(_member(statement, "predicate"))
         digests = [_member(_member(subject, "digest"), DIGEST) for subject in subjects]
         if not all(isinstance(d, str) and re.fullmatch("[0-9a-f]{64}", d) for d in digests):
             raise _invalid(f"what is signed has a file without digest {DIGEST}")
         return [bytes.fromhex(digest) for digest in digests]
 
-    def _check_predicate(self, predicate: Any) -> None:
+    def check_predicate(self, predicate: Any) -> None:
+        """Version and expiry of what is signed, whose errors are those of `allowed_files`."""
         version, expires = _member(predicate, "version"), _member(predicate, "expires")
         if (
             type(version) is not int
@@ -160,7 +161,8 @@ def crypto() -> Any:
     )
 
 
-def _read_key(key: str | bytes | os.PathLike[str]) -> Any:
+def read_key(key: str | bytes | os.PathLike[str]) -> Any:
+    """A public key; what `LoadPolicy.trusted_keys` may be."""
     modules = crypto()
     pem = Path(key).read_bytes() if isinstance(key, os.PathLike) else key
     try:
@@ -180,7 +182,7 @@ def _read_key(key: str | bytes | os.PathLike[str]) -> Any:
     raise _invalid_argument("a trusted key is of another kind; expected ECDSA P-256 or Ed25519")
 
 
-def _open_envelope(envelope: bytes, keys: list[Any]) -> bytes:
+def open_envelope(envelope: bytes, keys: list[Any]) -> bytes:
     """The payload of an envelope with a signature by one of the keys."""
     if len(envelope) > _MAX_NBYTES:
         raise _refused(f"the signature has more than {_MAX_NBYTES} bytes")

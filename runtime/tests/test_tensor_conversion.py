@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from pteron.runtime import InvalidArgumentError, Method, Runtime
+from pteron.runtime import InvalidArgumentError, Method, PteronError, Runtime
 from pteron.runtime.tests.program_builder import DTYPES, MethodBuilder, build_program, copy_program
 
 
@@ -163,6 +163,17 @@ def test_what_a_dlpack_array_gives_away_outlives_it() -> None:
     del y, capsule
     gc.collect()
     assert torch.equal(tensor, x)
+
+
+def test_an_array_whose_view_has_other_elements_is_refused() -> None:
+    class Bfloat16Array:
+        dtype = type("dtype", (), {"name": "bfloat16"})()
+
+        def view(self, kind: str) -> np.ndarray:
+            return np.zeros((2, 3), np.uint8)  # half the bytes
+
+    with pytest.raises(PteronError, match="views itself as uint8, not as uint16"):
+        load(copy_program(dtype="bfloat16")).execute([Bfloat16Array()])
 
 
 def test_a_bfloat16_array_of_numpy_is_seen_by_its_name() -> None:

@@ -9,7 +9,7 @@
         deps = ["//runtime/trust"],
     )
 
-`tools/bazel test` runs it for 20 seconds with a new seed, which it prints; a finding is in the test's outputs
+`tools/bazel test` runs it for 60 seconds with a new seed, which it prints; a finding is in the test's outputs
 (bazel-testlogs/.../test.outputs). For long, and to see a finding again:
 
     tools/bazel run //runtime/trust/tests:fuzz_envelope -- -max_total_time=3600 $HOME/corpus
@@ -22,7 +22,7 @@ load(":cc.bzl", "cc_binary")
 # libFuzzer's. Its entropic schedule is slow where an execution covers much.
 _OPTIONS = [
     "-entropic=0",
-    "-max_total_time=20",
+    "-max_total_time=60",
     "-print_final_stats=1",
     "-timeout=20",
 ]
@@ -34,6 +34,8 @@ def _instrumented_impl(settings, _attr):
             "-O1",
             "-g1",
             "-fno-sanitize-recover=all",
+            # A byte of a bool tensor can be any, which is not an error of what reads it.
+            "-fno-sanitize=bool",
             "-fsanitize-coverage=trace-pc,trace-cmp",
         ],
         "//command_line_option:features": settings["//command_line_option:features"] + ["asan", "ubsan"],
@@ -55,7 +57,7 @@ _instrumented = transition(
 
 _SCRIPT = """\
 #!/bin/sh
-export ASAN_OPTIONS="allocator_may_return_null=1:$ASAN_OPTIONS"
+export ASAN_OPTIONS="allocator_may_return_null=1:malloc_context_size=8:max_allocation_size_mb=64:$ASAN_OPTIONS"
 exec ./{binary} {options} \\
   -artifact_prefix="${{TEST_UNDECLARED_OUTPUTS_DIR:-${{BUILD_WORKING_DIRECTORY:-.}}}}/" "$@"
 """
@@ -74,7 +76,7 @@ def _fuzz_test_impl(ctx):
         _SCRIPT.format(binary = executable.short_path, options = " ".join(options)),
         is_executable = True,
     )
-    files = ctx.runfiles([executable] + ctx.files.corpus + ctx.files.dictionary)
+    files = ctx.runfiles([executable] + ctx.files.corpus + ctx.files.data + ctx.files.dictionary)
     return DefaultInfo(
         executable = script,
         runfiles = files.merge(binary[DefaultInfo].default_runfiles),
@@ -85,6 +87,7 @@ _fuzz_test = rule(
     attrs = {
         "binary": attr.label(cfg = _instrumented, executable = True, mandatory = True),
         "corpus": attr.label_list(allow_files = True),
+        "data": attr.label_list(allow_files = True),
         "dictionary": attr.label(allow_single_file = True),
         "options": attr.string_list(),
         "_allowlist_function_transition": attr.label(
@@ -114,13 +117,14 @@ def py_fuzz_test(name, srcs, deps = [], **kwargs):
         **kwargs
     )
 
-def fuzz_test(name, srcs, corpus = [], dictionary = None, deps = [], options = [], **kwargs):
+def fuzz_test(name, srcs, corpus = [], data = [], dictionary = None, deps = [], options = [], **kwargs):
     """A fuzz target as a test.
 
     Args:
         name: the target's name.
         srcs: C++ files, one of which defines LLVMFuzzerTestOneInput.
         corpus: files to begin with.
+        data: files that the program reads, from the root of its runfiles.
         dictionary: file of words that inputs have (https://llvm.org/docs/LibFuzzer.html#dictionaries).
         deps: C++ libraries.
         options: of libFuzzer.
@@ -141,6 +145,7 @@ def fuzz_test(name, srcs, corpus = [], dictionary = None, deps = [], options = [
         timeout = "moderate",
         binary = name + "_binary",
         corpus = corpus,
+        data = data,
         dictionary = dictionary,
         options = options,
         **kwargs

@@ -186,11 +186,16 @@ bool natural_less(const std::string& a, const std::string& b) {
 }
 
 Result<SafetensorsFile> SafetensorsFile::read(const std::string& path) {
+  PTERON_ASSIGN_OR_RETURN(MappedFile mapped, MappedFile::open(path));
+  PTERON_ASSIGN_OR_RETURN(SafetensorsFile file, parse(mapped.bytes(), path));
+  file.file_ = std::move(mapped);
+  return file;
+}
+
+Result<SafetensorsFile> SafetensorsFile::parse(Span<const uint8_t> bytes, const std::string& name) {
   SafetensorsFile file;
-  PTERON_ASSIGN_OR_RETURN(file.file_, MappedFile::open(path));
-  const Span<const uint8_t> bytes = file.file_.bytes();
   const auto fail = [&](const std::string& problem) {
-    return make_error(Error::InvalidArgument, "%s is no usable safetensors file: %s", path.c_str(),
+    return make_error(Error::InvalidArgument, "%s is no usable safetensors file: %s", name.c_str(),
                       problem.c_str());
   };
   uint64_t header_nbytes = 0;

@@ -34,6 +34,8 @@ class SafetensorsFile final {
   // Tensors sorted by name in natural order (x_2 before x_10). InvalidArgument: an invalid file;
   // the message says where.
   static Result<SafetensorsFile> read(const std::string& path);
+  // The same of bytes, which must outlive the tensors; `name` is for messages.
+  static Result<SafetensorsFile> parse(Span<const uint8_t> bytes, const std::string& name);
 
   // Borrowed from the file, read-only, with the file's alignment.
   const std::vector<NamedTensor>& tensors() const { return tensors_; }

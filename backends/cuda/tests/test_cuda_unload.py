@@ -20,7 +20,7 @@ from pteron.backends.cuda.tests.programs import (
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 
-_CYCLES = 1000
+_CYCLES = 10_000
 
 
 def _free_bytes() -> int:
@@ -35,7 +35,7 @@ def _mapped_shared_objects() -> int:
 
 
 @pytest.mark.parametrize("prepared", [False, True])
-def test_a_thousand_cycles_leave_nothing(
+def test_ten_thousand_cycles_leave_nothing(
     prepared: bool, tmp_path: pathlib.Path, record_property: Callable[[str, object], None]
 ) -> None:
     sample = sample_named("mlp_block")

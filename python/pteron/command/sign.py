@@ -51,6 +51,13 @@ flags.DEFINE_string(
     " the files' folder; ECDSA P-256 only.",
     flag_values=FLAGS,
 )
+flags.DEFINE_string(
+    "certificate",
+    None,
+    "For --bundle: the key's certificate, and those between it and the root, in PEM. It is verified"
+    " with the root then: `model_signing verify certificate`, `pteron verify --bundle --root`.",
+    flag_values=FLAGS,
+)
 flags.DEFINE_integer(
     "version",
     0,
@@ -70,6 +77,8 @@ def run(positional: list[str]) -> bool:
     (name,) = only(positional, "model.pte")
     if FLAGS.key is None:
         raise UsageError("no key; add --key=key.pem")
+    if FLAGS.certificate is not None and FLAGS.bundle is None:
+        raise UsageError("--certificate is for bundles; add --bundle=model.sig")
     files = program_file.files_of(name, FLAGS.weights)
     expires = None if FLAGS.expires is None else _time(FLAGS.expires)
     key = _read_key(Path(FLAGS.key))
@@ -88,7 +97,8 @@ def run(positional: list[str]) -> bool:
     written = {output: sign(statement, key)}
     if FLAGS.bundle is not None:
         bundle = Path(FLAGS.bundle)
-        written[bundle] = bundle_of(statement, key, [output.name, bundle.name])
+        chain = None if FLAGS.certificate is None else Path(FLAGS.certificate).read_bytes()
+        written[bundle] = bundle_of(statement, key, [output.name, bundle.name], chain)
     for path, value in written.items():
         Chunks([memoryview(json.dumps(value).encode() + b"\n")]).save(path)
     if FLAGS.json:
@@ -113,8 +123,15 @@ def digests_of(file: Path) -> dict[str, str]:
     return {"sha256": whole, load_policy.DIGEST: head}
 
 
-def bundle_of(statement: dict[str, Any], key: Any, beside: list[str]) -> dict[str, Any]:
-    """The bundle of OpenSSF's model signing for the same files; names of others in their folder."""
+def bundle_of(
+    statement: dict[str, Any], key: Any, beside: list[str], chain: bytes | None = None
+) -> dict[str, Any]:
+    """The bundle of OpenSSF's model signing for the same files.
+
+    Args:
+      beside: names of others in their folder.
+      chain: certificates in PEM, the key's first; without them the key itself is named.
+    """
     modules = load_policy.crypto()
     if not isinstance(key, modules.ec.EllipticCurvePrivateKey):
         raise ValueError("--bundle: found an Ed25519 key; model signing has ECDSA keys, as P-256")
@@ -144,11 +161,28 @@ def bundle_of(statement: dict[str, Any], key: Any, beside: list[str]) -> dict[st
     return {
         "mediaType": "application/vnd.dev.sigstore.bundle.v0.3+json",
         "verificationMaterial": {
-            "publicKey": {"hint": hashlib.sha256(public).hexdigest()},
+            **(
+                {"publicKey": {"hint": hashlib.sha256(public).hexdigest()}}
+                if chain is None
+                else {"x509CertificateChain": {"certificates": _certificates(chain, key)}}
+            ),
             "tlogEntries": [],
         },
         "dsseEnvelope": sign(signed, key),
     }
+
+
+def _certificates(chain: bytes, key: Any) -> list[dict[str, str]]:
+    from cryptography import x509
+
+    try:
+        certificates = x509.load_pem_x509_certificates(chain)
+    except ValueError as error:
+        raise ValueError(f"--certificate: no certificates in PEM ({error})") from error
+    if certificates[0].public_key() != key.public_key():
+        raise ValueError("--certificate: the first certificate is of another key than --key")
+    der = load_policy.crypto().serialization.Encoding.DER
+    return [{"rawBytes": base64.b64encode(c.public_bytes(der)).decode()} for c in certificates]
 
 
 def sign(statement: Any, key: Any) -> dict[str, Any]:

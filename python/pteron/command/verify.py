@@ -4,6 +4,11 @@ pteron verify model.pte --key=pub.pem
 
 Takes what `pteron sign` wrote, and says what the runtime says with the same LoadPolicy. Nothing of
 the program runs.
+
+A bundle is of OpenSSF's model signing or of sigstore; the root is sigstore's trusted_root.json, or
+certificates in PEM. Nothing is asked on a network:
+
+pteron verify model.pte --bundle=model.sig --root=root.pem --identity=release@example.com
 """
 
 from __future__ import annotations
@@ -13,9 +18,9 @@ from pathlib import Path
 
 from absl import flags
 
-from pteron.command import program_file
+from pteron.command import bundle, program_file
 from pteron.command.usage import UsageError, command_flags, only
-from pteron.runtime import LoadPolicy, Runtime
+from pteron.runtime import LoadPolicy, Runtime, Verification
 
 FLAGS = command_flags()
 flags.DEFINE_multi_string(
@@ -33,19 +38,48 @@ flags.DEFINE_string(
 flags.DEFINE_integer(
     "minimum_version", 0, "The least version to take.", lower_bound=0, flag_values=FLAGS
 )
+flags.DEFINE_string(
+    "bundle", None, "A bundle instead of the signature; with --key or --root.", flag_values=FLAGS
+)
+flags.DEFINE_string(
+    "root",
+    None,
+    "Whom certificates in the bundle are from: sigstore's trusted_root.json, or certificates, PEM.",
+    flag_values=FLAGS,
+)
+flags.DEFINE_string(
+    "identity", None, "Whose the certificate must be, as a mail address.", flag_values=FLAGS
+)
+flags.DEFINE_string(
+    "issuer",
+    None,
+    "With sigstore's root: who authenticated the identity, a URL.",
+    flag_values=FLAGS,
+)
 
 
 def run(positional: list[str]) -> bool:
     (name,) = only(positional, "model.pte")
-    if not FLAGS.key:
-        raise UsageError("no key; add --key=pub.pem")
+    root = None if FLAGS.root is None else Path(FLAGS.root)
+    if not FLAGS.key and root is None:
+        raise UsageError("no key; add --key=pub.pem, or --bundle and --root")
+    if FLAGS.bundle is None and (root or FLAGS.identity or FLAGS.issuer):
+        raise UsageError("--root, --identity and --issuer are of bundles; add --bundle=model.sig")
+    if FLAGS.bundle is not None and bool(FLAGS.key) == (root is not None):
+        raise UsageError("a bundle is verified with --key or with --root")
     files = program_file.files_of(name, FLAGS.weights)
     policy = LoadPolicy(
         trusted_keys=[Path(key) for key in FLAGS.key], minimum_version=FLAGS.minimum_version
     )
-    Runtime.get().load_program(
-        files[0], data_path=files[1:], policy=policy, signature=FLAGS.signature
-    )
+    if FLAGS.bundle is not None:
+        bundle.check(files, Path(FLAGS.bundle), policy, root, FLAGS.identity, FLAGS.issuer)
+        Runtime.get().load_program(
+            files[0], data_path=files[1:], verification=Verification.Required
+        )
+    else:
+        Runtime.get().load_program(
+            files[0], data_path=files[1:], policy=policy, signature=FLAGS.signature
+        )
     if FLAGS.json:
         print(json.dumps({"verified": [str(file) for file in files]}, indent=2))
     else:

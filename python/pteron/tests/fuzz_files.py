@@ -27,6 +27,7 @@ _REPORTED = (UsageError, OSError, ValueError, KeyError)
 
 def _written(suffix: str, data: bytes) -> Path:
     path = Path(tempfile.gettempdir()) / f"input{suffix}"
+    path.unlink(missing_ok=True)  # ext4 waits for the disk when a file is written again
     path.write_bytes(data)
     return path
 
@@ -35,12 +36,14 @@ def _read(suffix: str, data: bytes) -> None:
     values._read(_written(suffix, data))
 
 
+_ABOUT = mock.create_autospec(TensorInfo, instance=True)
+_ABOUT.sizes.return_value = (1, 3, 4, 5)
+_ABOUT.dtype.return_value = ScalarType["Float"]
+_ABOUT.is_static.return_value = True
+
+
 def _read_image(suffix: str, data: bytes) -> None:
-    about = mock.create_autospec(TensorInfo, instance=True)
-    about.sizes.return_value = (1, 3, 4, 5)
-    about.dtype.return_value = ScalarType["Float"]
-    about.is_static.return_value = True
-    assert values._image(_written(suffix, data), "", about, {}).shape == (1, 3, 4, 5)
+    assert values._image(_written(suffix, data), "", _ABOUT, {}).shape == (1, 3, 4, 5)
 
 
 _READERS = (

@@ -48,9 +48,10 @@ Error packed_convolution(const Kernels& kernels, const SlimTensor& input, const 
       Error::InvalidType, "%s; expected one dtype", all().c_str());
   PTERON_CHECK_OR_RETURN(input.dim() == 4, Error::InvalidArgument,
                          "%s; expected an input of 4 dimensions", all().c_str());
-  PTERON_CHECK_OR_RETURN(
-      groups >= 1 && out_channels >= 1 && input.size(1) % groups == 0 && out_channels % groups == 0,
-      Error::InvalidArgument, "%s; expected channels that fit the groups", all().c_str());
+  PTERON_CHECK_OR_RETURN(groups >= 1 && out_channels >= 1 && out_channels <= weight.numel() &&
+                             input.size(1) % groups == 0 && out_channels % groups == 0,
+                         Error::InvalidArgument,
+                         "%s; expected channels that fit the groups and the weight", all().c_str());
   PTERON_CHECK_OR_RETURN(padding.size() == 4, Error::InvalidArgument,
                          "found padding of %zu numbers, expected 4: above, below, left, right",
                          padding.size());
@@ -62,6 +63,9 @@ Error packed_convolution(const Kernels& kernels, const SlimTensor& input, const 
   PTERON_RETURN_IF_ERROR(spread({below_right, 2}, 2, "padding", 0, behind.data()));
   PTERON_RETURN_IF_ERROR(spread(dilation, 2, "dilation", 1, dilations.data()));
 
+  PTERON_CHECK_OR_RETURN(taps[1] * taps[2] <= weight.numel(), Error::InvalidArgument,
+                         "%s and a kernel of %lld x %lld; expected as many weights", all().c_str(),
+                         static_cast<long long>(taps[1]), static_cast<long long>(taps[2]));
   const Sizes wanted = packed_sizes(input, out_channels, groups, taps[1] * taps[2]);
   PTERON_CHECK_OR_RETURN(
       has_sizes(weight, wanted) && weight.is_contiguous(), Error::InvalidArgument,

@@ -137,7 +137,7 @@ Error slice_Tensor(const Kernels&, const SlimTensor& self, int64_t dim,
   Layout layout(self);
   layout.offset += first * layout.strides[d];
   layout.sizes[d] = last == first ? 0 : (last - first - 1) / step + 1;
-  layout.strides[d] *= step;
+  layout.strides[d] *= std::min(step, std::max<int64_t>(size, 1));  // of one element it is any
   return view(self, layout, out);
 }
 

@@ -50,16 +50,17 @@ void for_each(const aoti::IndexCall& call, const SlimTensor& offsets, const Body
 template <typename T>
 T combine(Kind kind, T a, T b) {
   using Wide = slim::accumulate_t<T>;
+  using Sum = std::conditional_t<std::is_integral_v<T>, uint64_t, Wide>;  // integers wrap
   const Wide x = a, y = b;
   switch (kind) {
     case Kind::kProduct:
-      return static_cast<T>(x * y);
+      return static_cast<T>(static_cast<Sum>(x) * static_cast<Sum>(y));
     case Kind::kMaximum:
       return is_nan(a) || x >= y ? a : b;
     case Kind::kMinimum:
       return is_nan(a) || x <= y ? a : b;
     default:
-      return static_cast<T>(x + y);
+      return static_cast<T>(static_cast<Sum>(x) + static_cast<Sum>(y));
   }
 }
 

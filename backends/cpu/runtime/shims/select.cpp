@@ -59,7 +59,8 @@ void select_of_rows(const SelectCall& call) {
 }  // namespace
 
 Error select(const SelectCall& call) {
-  PTERON_DISPATCH_REAL(call.self.dtype(), T, select_of_rows<T>(call); return Error::Ok);
+  const DType dtype = call.self.dtype() == DType::Bool ? DType::Byte : call.self.dtype();
+  PTERON_DISPATCH_REAL(dtype, T, select_of_rows<T>(call); return Error::Ok);  // as in sort.cpp
   return aoti::no_kernel_for(call.self);
 }
 

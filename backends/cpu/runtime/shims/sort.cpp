@@ -50,7 +50,9 @@ void sort_rows(const aoti::SortCall& call) {
 }  // namespace
 
 Error sort(const aoti::SortCall& call) {
-  PTERON_DISPATCH_REAL(call.self.dtype(), T, sort_rows<T>(call); return Error::Ok);
+  // Other bytes than 0 and 1 have an order, too; as bools they have none that algorithms rely on.
+  const DType dtype = call.self.dtype() == DType::Bool ? DType::Byte : call.self.dtype();
+  PTERON_DISPATCH_REAL(dtype, T, sort_rows<T>(call); return Error::Ok);
   return aoti::no_kernel_for(call.self);
 }
 

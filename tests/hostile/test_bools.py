@@ -1,0 +1,37 @@
+"""Bool tensors whose bytes are neither 0 nor 1, which other libraries make by a view."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from pteron.runtime import Runtime
+from tests.e2e.lowering import lower_to_file
+
+
+class _Ordered(nn.Module):
+    """What compares elements; algorithms leave the array if no order is one."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        ascending, first = torch.sort(x, dim=-1, stable=True)
+        descending, last = torch.sort(x, dim=-1, descending=True, stable=True)
+        return ascending, first, descending, last, torch.mode(x, dim=-1).values
+
+
+def test_any_bytes_can_be_sorted(tmp_path: Path) -> None:
+    path = tmp_path / "model.pte"
+    shape = (64, 1500)
+    generator = np.random.default_rng(0)
+    lower_to_file(torch.export.export(_Ordered(), (torch.zeros(shape, dtype=torch.bool),)), path)
+    method = Runtime.get().load_program(path).load_method("forward")
+    for _ in range(20):
+        raw = generator.integers(0, 256, shape, np.uint8)
+        found = [np.asarray(value) for value in method.execute([raw.view(np.bool_)])]
+        for indices in (found[1], found[3]):
+            assert (np.sort(indices, axis=-1) == np.arange(shape[1])).all()
+    # And those that are bools have torch's order.
+    x = torch.from_numpy(generator.integers(0, 2, shape, np.uint8)).bool()
+    found = [np.asarray(value) for value in method.execute([x.numpy()])]
+    for mine, wanted in zip(found[:4:2], _Ordered()(x)[:4:2], strict=True):
+        np.testing.assert_array_equal(mine, wanted.numpy())
