@@ -110,6 +110,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     # C++ over the runtime.
     "extension/asr/runner": _CORE | {"extension/llm/runner", "runtime"},
     "extension/llm/runner": _CORE | {"runtime"},
+    "extension/llm/tokenizer": _CORE | {"extension/llm/runner", "runtime"},
     "python/pteron/ray": frozenset(
         {"python/pteron", "python/pteron/llm", "runtime", "runtime/python"}
     ),
@@ -121,7 +122,8 @@ ALLOWED: dict[str, frozenset[str]] = {
     "tools/pteron": frozenset({"python/pteron/command"}),
     "tools/runner": _EXECUTOR | {"runtime/trust"},
     "examples/*": _EXIR
-    | {"backends/aoti/shims", "backends/cpu", "python/pteron", "python/pteron/command", "runtime"},
+    | {"backends/aoti/shims", "backends/cpu", "python/pteron", "python/pteron/command", "runtime"}
+    | {"extension/llm/runner", "extension/llm/tokenizer"},
 }
 
 _TESTS = frozenset({"testing", "tests"})

@@ -47,6 +47,7 @@ _EXTRA = (
     "flatbuffers-compiler",
     "libflatbuffers-dev",
     "googletest",
+    "libpcre2-dev",
     "nlohmann-json3-dev",
 )
 

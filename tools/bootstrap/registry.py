@@ -34,7 +34,7 @@ class Module:
 
 _RULES_CC = (("rules_cc", "0.0.11"),)
 
-# The first four are what MODULE.bazel asks for. The others are asked for by Bazel's own modules,
+# The first five are what MODULE.bazel asks for. The others are asked for by Bazel's own modules,
 # which read them only for languages and platforms that are not built here.
 MODULES = (
     Module(
@@ -73,6 +73,13 @@ MODULES = (
         ("3.11.3",),
         overlay={"BUILD.bazel": "nlohmann_json.BUILD"},
         sources={"include/nlohmann": "usr/include/nlohmann"},
+        deps=_RULES_CC,
+    ),
+    Module(
+        "pcre2",
+        ("10.43",),
+        overlay={"BUILD.bazel": "pcre2.BUILD"},
+        sources={"include/pcre2.h": "usr/include/pcre2.h", "lib": "usr/lib"},
         deps=_RULES_CC,
     ),
     Module(

@@ -138,6 +138,7 @@ Error AsrRunner::load() {
   for (const char* name : {"features", "encode", "prefill", "decode"}) {
     PTERON_RETURN_IF_ERROR(module_.load_method(name));
   }
+  if (tokenizer_) PTERON_RETURN_IF_ERROR(tokenizer_->load_of_program(&module_));
   is_loaded_ = true;
   return Error::Ok;
 }
@@ -295,18 +296,17 @@ Result<std::string> AsrRunner::transcribe(
   std::string text;
   Error failed = Error::Ok;
   PTERON_RETURN_IF_ERROR(transcribe_tokens(samples, config, [&](const Segment& segment) {
-    int64_t previous = prompt_[0];
+    const std::unique_ptr<llm::DecodeStream> stream = tokenizer_->decode_stream({prompt_[0]});
     for (const int64_t token : segment.tokens) {
       if (token >= first_time_ || !failed.ok()) continue;
-      Result<std::string> piece = tokenizer_->decode(previous, token);
-      previous = token;
+      Result<std::string> piece = stream->step(token);
       if (!piece.ok()) {
         failed = piece.take_error();
         stop();
         continue;
       }
       text += *piece;
-      if (token_callback) token_callback(*piece);
+      if (token_callback && !piece->empty()) token_callback(*piece);
     }
   }));
   PTERON_RETURN_IF_ERROR(std::move(failed));

@@ -1,16 +1,18 @@
 // Transcribes speech with a program of `pteron export-asr`.
 //
 //   #include "pteron/extension/asr/runner/asr_runner.h"
+//   #include "pteron/extension/llm/tokenizer/hf_tokenizer.h"
 //
 //   Error listen(const std::vector<float>& samples) {  // at 16 kHz, from -1 to 1
-//     asr::AsrRunner runner("model.pte");
+//     asr::AsrRunner runner("model.pte", std::make_unique<llm::HFTokenizer>());
 //     asr::AsrTranscribeConfig config;
 //     config.language = "en";
-//     return runner.transcribe_tokens(samples, config, [](const asr::Segment& segment) {
-//       std::printf("%.2f s to %.2f s: %zu tokens\n", segment.start, segment.end,
-//                   segment.tokens.size());
-//     });
+//     PTERON_ASSIGN_OR_RETURN(const std::string text, runner.transcribe(samples, config));
+//     std::puts(text.c_str());
+//     return Error::Ok;
 //   }
+//
+// transcribe_tokens() needs no tokenizer and has the times of segments.
 //
 // Windows of 30 s follow each other as in pteron.asr.Transcriber (Python). Link the backends that
 // the program uses. Not thread-safe, except stop(): one thread at a time.
@@ -53,7 +55,8 @@ class AsrRunner final {
                      Module::Options options = {});
 
   bool is_loaded() const { return is_loaded_; }
-  // Errors as of Module; InvalidProgram: the program is not of speech.
+  // Errors as of Module; InvalidProgram: the program is not of speech. InvalidArgument: the
+  // tokenizer cannot read the program's.
   Error load();
 
   // Samples a second that the model takes; after load().

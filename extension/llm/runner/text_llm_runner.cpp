@@ -73,6 +73,7 @@ Error TextLLMRunner::load() {
   for (const char* name : {"prefill", "start", "decode", "read"}) {
     PTERON_RETURN_IF_ERROR(module_.load_method(name));
   }
+  if (tokenizer_) PTERON_RETURN_IF_ERROR(tokenizer_->load_of_program(&module_));
   is_loaded_ = true;
   return Error::Ok;
 }
@@ -146,16 +147,16 @@ Error TextLLMRunner::generate(const std::string& prompt, const GenerationConfig&
   PTERON_CHECK_OR_RETURN(tokenizer_ != nullptr, Error::InvalidState,
                          "the runner has no tokenizer; expected one in its constructor, or ids for "
                          "generate_tokens()");
+  PTERON_RETURN_IF_ERROR(load());
   PTERON_ASSIGN_OR_RETURN(const std::vector<int64_t> ids,
                           tokenizer_->encode(prompt, config.num_bos, config.num_eos));
   if (config.echo) token_callback(prompt);
-  int64_t previous = ids.empty() ? 0 : ids.back();
+  const std::unique_ptr<DecodeStream> stream = tokenizer_->decode_stream(ids);
   Error failed = Error::Ok;
   PTERON_RETURN_IF_ERROR(generate_tokens(ids, config, [&](int64_t token) {
-    Result<std::string> piece = tokenizer_->decode(previous, token);
-    previous = token;
+    Result<std::string> piece = stream->step(token);
     if (piece.ok()) {
-      token_callback(*piece);
+      if (!piece->empty()) token_callback(*piece);
     } else {
       failed = piece.take_error();
       stop();

@@ -1,17 +1,20 @@
 // Generates text with a program of `pteron export-lm`.
 //
 //   #include "pteron/extension/llm/runner/text_llm_runner.h"
+//   #include "pteron/extension/llm/tokenizer/hf_tokenizer.h"
 //
-//   Error answer(std::unique_ptr<llm::Tokenizer> tokenizer) {
-//     llm::TextLLMRunner runner("model.pte", std::move(tokenizer));
+//   Error answer() {
+//     llm::TextLLMRunner runner("model.pte", std::make_unique<llm::HFTokenizer>());
 //     llm::GenerationConfig config;
 //     config.max_new_tokens = 50;
+//     config.num_bos = -1;  // the tokens that the model's prompts begin with
 //     return runner.generate("Once upon a time", config,
 //                            [](const std::string& piece) { std::fputs(piece.c_str(), stdout); });
 //   }
 //
-// Without a tokenizer, generate_tokens() takes ids and returns ids. Link the backends that the
-// program uses. Not thread-safe, except stop(): one thread at a time.
+// The tokenizer is the program's (link //extension/llm/tokenizer:hf_tokenizer) or the caller's. Without
+// one, generate_tokens() takes ids and returns ids. Link the backends that the program uses. Not
+// thread-safe, except stop(): one thread at a time.
 #pragma once
 
 #include <atomic>
@@ -33,7 +36,8 @@ struct GenerationConfig {
   bool ignore_eos = false;      // go on after a token that ends the text
   int32_t max_new_tokens = -1;  // -1: as many as seq_len allows
   int32_t seq_len = -1;         // the most tokens of prompt and answer; -1: get_max_context_len
-  int8_t num_bos = 0;           // tokens of beginning and end that generate() adds to the prompt
+  int8_t num_bos = 0;           // tokens of beginning and end that generate() adds to the prompt;
+                                // -1: those that an HFTokenizer adds in Python, too
   int8_t num_eos = 0;
   float temperature = 0.8f;  // 0 takes the likeliest token
   int64_t top_k = 0;         // 0: all
@@ -53,7 +57,8 @@ class TextLLMRunner final {
                          Module::Options options = {});
 
   bool is_loaded() const { return is_loaded_; }
-  // Errors as of Module; InvalidProgram: the program is no language model.
+  // Errors as of Module; InvalidProgram: the program is no language model. InvalidArgument: the
+  // tokenizer cannot read the program's.
   Error load();
 
   // Passes each token of the answer to `on_token`, without those that end it. InvalidArgument: the

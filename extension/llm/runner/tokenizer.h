@@ -1,16 +1,29 @@
-// Texts to tokens and back. A program of `pteron export-lm` has the text of its tokenizer.json as
-// the constant method `tokenizer`; no library that reads it is among this repository's modules, so
-// that the caller brings one.
+// Texts to tokens and back. //extension/llm/tokenizer:hf_tokenizer has one for programs of
+// `pteron export-lm` and `pteron export-asr`; others may bring their own.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "pteron/runtime/core/result.h"
 
-namespace pteron::llm {
+namespace pteron {
+
+class Module;
+
+namespace llm {
+
+// Text of tokens, one after another.
+class DecodeStream {
+ public:
+  virtual ~DecodeStream() = default;
+
+  // The text that `token` completes; may be empty.
+  virtual Result<std::string> step(int64_t token) = 0;
+};
 
 class Tokenizer {
  public:
@@ -21,6 +34,14 @@ class Tokenizer {
                                               int8_t eos) const = 0;
   // The bytes that `token` adds after `previous`; they may be part of a character.
   virtual Result<std::string> decode(int64_t previous, int64_t token) const = 0;
+
+  // The text of tokens that follow `ids`; by default what decode() returns. Borrows the tokenizer.
+  virtual std::unique_ptr<DecodeStream> decode_stream(std::vector<int64_t> ids) const;
+
+  // Called by a runner's load(), for tokenizers that read a constant method of the program; by
+  // default does nothing.
+  virtual Error load_of_program(Module* module);
 };
 
-}  // namespace pteron::llm
+}  // namespace llm
+}  // namespace pteron
