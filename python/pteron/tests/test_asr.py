@@ -469,6 +469,13 @@ def test_the_runner_in_cpp_writes_text(path: Path, talk: Any) -> None:
     assert _runner(path, talk).stdout.decode() == "".join(_TEXTS)
 
 
+def test_the_runner_in_cpp_with_the_tokenizer_of_the_program(path: Path, talk: Any) -> None:
+    done = _runner(path, talk, "own")
+    assert done.returncode == 0, done.stderr
+    texts = [s.text for s in pteron.asr.Transcriber(path)(talk, language="en")]
+    assert done.stdout.decode() == "".join(texts) == "".join(_TEXTS)
+
+
 @pytest.mark.parametrize(
     ("count", "arguments", "message"),
     [

@@ -224,6 +224,21 @@ def test_the_runner_in_cpp_generates_the_same(path: Path, generator: Any) -> Non
     assert run("O").stdout == re.sub(rb"[^!-~]", b"?", TEXT.encode()[:31])
 
 
+def test_the_program_is_all_that_the_example_in_cpp_needs(path: Path, generator: Any) -> None:
+    def run(*arguments: str) -> subprocess.CompletedProcess[bytes]:
+        command = [os.path.abspath(os.environ["EXAMPLE"]), *arguments]
+        return subprocess.run(command, capture_output=True, check=False)
+
+    for prompt in ("Once there was a café 🌍", TEXT[:100]):
+        done = run(str(path), prompt)
+        assert done.returncode == 0, done.stderr
+        answer = "".join(generator(prompt, max_new_tokens=200))
+        assert len(answer) > 20
+        assert done.stdout.decode() == prompt + answer
+    assert run().returncode == 2
+    assert b"cannot open" in run("nowhere.pte", "x").stderr
+
+
 def test_what_is_no_language_model(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     other = tmp_path / "relu.pte"
     pteron.export(torch.nn.ReLU(), (torch.randn(3),), other, options={"cpu.isa": "native"})

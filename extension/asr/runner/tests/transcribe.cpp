@@ -1,13 +1,16 @@
 // transcribe MODEL LANGUAGE TASK TIMESTAMPS MAX: of float32 samples on stdin, each segment's start,
 // end and ids in a line, or the error. LANGUAGE and TASK may be empty.
-// transcribe MODEL: the text, in English; bytes but for ASCII's small letters are '?'.
+// transcribe MODEL [own]: the text, in English; bytes but for ASCII's small letters are '?', or with
+// the program's own tokenizer.
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "pteron/extension/asr/runner/asr_runner.h"
+#include "pteron/extension/llm/tokenizer/hf_tokenizer.h"
 
 using namespace pteron;
 
@@ -29,8 +32,10 @@ Error run(int argc, char** argv) {
   std::vector<float> samples;
   float sample = 0;
   while (std::fread(&sample, sizeof(sample), 1, stdin) == 1) samples.push_back(sample);
-  if (argc == 2) {
-    asr::AsrRunner runner(argv[1], std::make_unique<Characters>());
+  if (argc <= 3) {
+    std::unique_ptr<llm::Tokenizer> tokenizer = std::make_unique<Characters>();
+    if (argc == 3) tokenizer = std::make_unique<llm::HFTokenizer>();
+    asr::AsrRunner runner(argv[1], std::move(tokenizer));
     asr::AsrTranscribeConfig config;
     config.language = "en";
     PTERON_ASSIGN_OR_RETURN(const std::string text, runner.transcribe(samples, config));

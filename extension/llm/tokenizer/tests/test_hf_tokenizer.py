@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from pteron.extension.llm.tokenizer.tests.families import FAMILIES, SENTENCES
+from extension.llm.tokenizer.tests.families import FAMILIES, SENTENCES
 
 # Assigned in Python's version of Unicode, which is older than PCRE2's.
 _ASSIGNED = [i for i in range(0x110000) if unicodedata.category(chr(i)) not in ("Cn", "Cs")]
