@@ -158,11 +158,10 @@ Result<Pattern> Pattern::regex(const std::string& expression) {
   pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
   int number = 0;
   PCRE2_SIZE offset = 0;
-  pcre2_code* const code =
-      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
-                    PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_ALT_CIRCUMFLEX |
-                        PCRE2_NEVER_BACKSLASH_C,
-                    &number, &offset, context.get());
+  pcre2_code* const code = pcre2_compile(
+      reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
+      PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_ALT_CIRCUMFLEX | PCRE2_NEVER_BACKSLASH_C,
+      &number, &offset, context.get());
   if (!code) {
     PCRE2_UCHAR message[256] = {};
     pcre2_get_error_message(number, message, sizeof(message));

@@ -57,7 +57,9 @@ def test_every_module_has_a_registry_entry_and_sources(tmp_path: Path) -> None:
         assert (tmp_path / "sources" / module.name / "MODULE.bazel").exists()
 
 
-@pytest.mark.parametrize("name", ["boringssl", "flatbuffers", "googletest", "nlohmann_json", "pcre2"])
+@pytest.mark.parametrize(
+    "name", ["boringssl", "flatbuffers", "googletest", "nlohmann_json", "pcre2"]
+)
 def test_the_registry_has_the_version_that_the_repository_asks_for(name: str) -> None:
     module_file = Path("MODULE.bazel").read_text(encoding="utf-8")
     asked = re.search(rf'bazel_dep\(name = "{name}", version = "([^"]+)"', module_file)

@@ -168,9 +168,7 @@ def whisper() -> Tokenizer:
 
 
 def llama2() -> Tokenizer:
-    normalizer = normalizers.Sequence(
-        [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
-    )
+    normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
     decoder = decoders.Sequence(
         [
             decoders.Replace("▁", " "),
@@ -225,9 +223,7 @@ def _unigram(byte_fallback: bool, *steps: pre_tokenizers.PreTokenizer) -> Tokeni
         tokenizer.model = models.Unigram(
             [(piece, -2.0 - i / 100) for i, piece in enumerate(vocabulary)], 2, byte_fallback=True
         )
-        tokenizer.decoder = decoders.Sequence(
-            [decoders.ByteFallback(), decoders.Metaspace()]
-        )
+        tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace()])
     return _template(tokenizer, "$A </s>", ["</s>"])
 
 
