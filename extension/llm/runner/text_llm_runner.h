@@ -7,14 +7,14 @@
 //     llm::TextLLMRunner runner("model.pte", std::make_unique<llm::HFTokenizer>());
 //     llm::GenerationConfig config;
 //     config.max_new_tokens = 50;
-//     config.num_bos = -1;  // the tokens that the model's prompts begin with
+//     config.num_bos = -1;  // what prompts of this model begin with
 //     return runner.generate("Once upon a time", config,
 //                            [](const std::string& piece) { std::fputs(piece.c_str(), stdout); });
 //   }
 //
-// The tokenizer is the program's (link //extension/llm/tokenizer:hf_tokenizer) or the caller's. Without
-// one, generate_tokens() takes ids and returns ids. Link the backends that the program uses. Not
-// thread-safe, except stop(): one thread at a time.
+// The tokenizer is the program's (//extension/llm/tokenizer:hf_tokenizer) or one of the caller.
+// Without one, generate_tokens() takes ids and returns ids. Link the backends that the program uses.
+// Not thread-safe, except stop(): one thread at a time.
 #pragma once
 
 #include <atomic>

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 import unicodedata
+from collections.abc import Sequence
 
 _HANGUL = range(0xAC00, 0xD7A4)  # normalize.cpp computes them
 _SURROGATES = range(0xD800, 0xE000)
-# Newer than Unicode 9, whose forms the package tokenizers has: found by comparing it with Unicode 18.
+# Newer than Unicode 9, whose forms the package tokenizers has. Compared with Unicode 18.
 _NEWER = """
     0558 058B-058C 05C8-05C9 07FD 0897-089F 08CA-08D3 09FE 0C3C 0D3B-0D3C 0EBA 1715 1ABF-1AF0
     1DF6-1DFA 209D-209F 32FF A7F1-A7F4 A82C AB69 105C9 105E4 10781-10785 10787-107B0 107B2-107BF
@@ -53,7 +54,7 @@ def tables() -> str:
     )
 
 
-def _rows(kind: str, rows: list[tuple[int, ...]], name: str = "") -> str:
+def _rows(kind: str, rows: Sequence[tuple[int, ...]], name: str = "") -> str:
     lines = "".join(f"    {{{', '.join(map(str, row))}}},\n" for row in rows)
     return f"constexpr {kind} {name or f'k{kind}s'}[] = {{\n{lines}}};\n"
 

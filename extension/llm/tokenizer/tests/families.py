@@ -116,8 +116,8 @@ def gpt2() -> Tokenizer:
 
 def roberta() -> Tokenizer:
     tokenizer = _byte_level(pre_tokenizers.ByteLevel(), ["<s>", "</s>"])
-    ids = [(name, tokenizer.token_to_id(name)) for name in ("</s>", "<s>")]
-    tokenizer.post_processor = processors.RobertaProcessing(*ids)
+    end, begin = ((name, tokenizer.get_vocab()[name]) for name in ("</s>", "<s>"))
+    tokenizer.post_processor = processors.RobertaProcessing(end, begin)
     tokenizer.add_special_tokens([AddedToken("<mask>", lstrip=True)])
     return tokenizer
 
@@ -217,9 +217,7 @@ def _unigram(byte_fallback: bool, *steps: pre_tokenizers.PreTokenizer) -> Tokeni
     )
     tokenizer.train_from_iterator(CORPUS, trainer)
     if byte_fallback:
-        model = tokenizer.model
         vocabulary = sorted(tokenizer.get_vocab(), key=tokenizer.get_vocab().__getitem__)
-        del model
         tokenizer.model = models.Unigram(
             [(piece, -2.0 - i / 100) for i, piece in enumerate(vocabulary)], 2, byte_fallback=True
         )

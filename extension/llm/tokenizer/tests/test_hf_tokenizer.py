@@ -22,8 +22,9 @@ _SPACES = "".join(chr(i) for i in _ASSIGNED if chr(i).isspace()) + "\u180e\u200b
 _DIGITS = "".join(chr(i) for i in _ASSIGNED if unicodedata.category(chr(i))[0] == "N")
 _MARKS = "".join(chr(i) for i in _ASSIGNED if unicodedata.category(chr(i))[0] == "M")
 _OTHERS = (
-    "👩‍👩‍👧‍👦|🇩🇪🇫🇷|e\u0301\u0323|\u1112\u1161\u11ab|ﬁ|Å|ſ|'ſ|K|İ|\x00|\ufffd|'S|'LL|<0x41>|<unk>|▁|Ġ|\r\n|\n\n\n|\t\t"
-    "| fox|foxes| dog |the lazy  |...|—|，|<mask>| <mask>|½²③|_|##"
+    "👩‍👩‍👧‍👦|🇩🇪🇫🇷|e\u0301\u0323|\u1112\u1161\u11ab|ﬁ|Å|ſ|'ſ|K|İ|\x00|\ufffd|'S|'LL|<0x41>"
+    "|<unk>|▁|Ġ|\r\n|\n\n\n|\t\t|"
+    " fox|foxes| dog |the lazy  |...|—|，|<mask>| <mask>|½²③|_|##"
 ).split("|")
 
 

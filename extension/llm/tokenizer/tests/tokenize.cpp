@@ -1,6 +1,6 @@
 // tokenize TOKENIZER_JSON: answers lines of JSON on stdin. A text becomes its ids, without and with
-// the tokens of beginning and end; ids become texts, without and with special tokens, and the pieces
-// of a stream that begins after the first `known` of them.
+// the tokens of beginning and end; ids become texts, without and with special tokens, and the
+// pieces of a stream that begins after the first `known` of them.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
