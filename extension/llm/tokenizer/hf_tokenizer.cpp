@@ -232,6 +232,7 @@ Result<std::vector<int64_t>> HFTokenizer::encode(std::string_view text, int8_t b
       "bos is %d and eos is %d; the tokenizer adds %zu tokens before a text and %zu after it", bos,
       eos, before.size(), after.size());
   return catch_exceptions([&]() -> Result<std::vector<int64_t>> {
+    const Pattern::TimeLimit limit;
     std::vector<int64_t> ids;
     if (bos < 0) ids = before;
     if (bos > 0) ids.assign(static_cast<size_t>(bos), before.front());
@@ -267,6 +268,7 @@ Result<std::string> HFTokenizer::decode(const std::vector<int64_t>& ids, bool sk
                                         bool is_raw) const {
   PTERON_CHECK_OR_RETURN(is_loaded(), Error::InvalidState, "no tokenizer is loaded");
   return catch_exceptions([&]() -> Result<std::string> {
+    const Pattern::TimeLimit limit;
     std::vector<std::string> tokens;
     for (const int64_t id : ids) {
       const auto added = parts_->added.find(id);

@@ -15,6 +15,8 @@ namespace {
 constexpr double kMaxSeconds = 5;  // before the last match, which may take as long
 constexpr uint32_t kMaxKibibytes = 64 << 10;
 
+thread_local double end_time = 0;  // of a TimeLimit, in cpu_seconds(); 0: there is none
+
 double cpu_seconds() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
@@ -148,6 +150,14 @@ class Translation final {
 
 }  // namespace
 
+Pattern::TimeLimit::TimeLimit() : is_outermost_(end_time == 0) {
+  if (is_outermost_) end_time = cpu_seconds() + kMaxSeconds;
+}
+
+Pattern::TimeLimit::~TimeLimit() {
+  if (is_outermost_) end_time = 0;
+}
+
 Result<Pattern> Pattern::regex(const std::string& expression) {
   PTERON_CHECK_OR_RETURN(!expression.empty() && expression.find('\0') == std::string::npos,
                          Error::NotSupported, "a pattern is empty or has a zero");
@@ -186,7 +196,7 @@ Result<std::vector<Pattern::Range>> Pattern::matches(std::string_view text) cons
       pcre2_match_context_create(nullptr), pcre2_match_context_free);
   if (!data || !context) return Error::MemoryAllocationFailed;
   pcre2_set_heap_limit(context.get(), kMaxKibibytes);
-  const double end_time = cpu_seconds() + kMaxSeconds;
+  const TimeLimit limit;
   size_t count = 0;
   for (size_t at = 0; at <= text.size();) {
     // Position by position, with more steps if they did not do, so that the clock is read between.

@@ -21,6 +21,18 @@ class Pattern final {
     size_t end;
   };
 
+  // While there is one, all matches() of the thread have the 10 seconds together.
+  class TimeLimit final {
+   public:
+    TimeLimit();
+    ~TimeLimit();
+    TimeLimit(const TimeLimit&) = delete;
+    TimeLimit& operator=(const TimeLimit&) = delete;
+
+   private:
+    bool is_outermost_;
+  };
+
   // Matches `text`, which is not empty.
   static Pattern literal(std::string text) { return Pattern(std::move(text), nullptr); }
 

@@ -116,6 +116,20 @@ TEST(LoadTest, WrongFiles) {
             std::string::npos);
 }
 
+TEST(LoadTest, PatternsHaveALimitedTimeForAllPartsOfAText) {
+  const char kSlow[] = R"({"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"},
+    {"type": "Split", "behavior": "Isolated", "invert": false,
+     "pattern": {"Regex": "(?:a|a|aa)+\\z."}}]})";
+  const std::string metaspace =
+      R"({"type": "Metaspace", "replacement": "_", "prepend_scheme": "never"})";
+  HFTokenizer tokenizer;
+  ASSERT_TRUE(tokenizer.load_json(replaced(kJson, metaspace, kSlow)).ok());
+  std::string text;  // about 0.1 s for each word
+  for (int i = 0; i < 1000; ++i) text += "aaaaaaaaaaaaaaaa ";
+  EXPECT_EQ(tokenizer.encode(text).error(), Error::OutOfResources);
+  EXPECT_TRUE(tokenizer.encode("aa aa").ok()) << "the next text has its own time";
+}
+
 // A list of all pairs would be read once for each merge: minutes.
 TEST(LoadTest, LongWordsTakeNoQuadraticTime) {
   HFTokenizer tokenizer;
