@@ -51,8 +51,8 @@ class HFTokenizer final : public Tokenizer {
 
   // Tokens of beginning and end are those of the post-processor: its first one `bos` times, its
   // last one `eos` times, and all that it adds if negative. InvalidArgument: the text is not UTF-8,
-  // or there is no such token. OutOfResources: patterns need more than 10 s of CPU time or 64 MiB for
-  // it. InvalidState: not loaded.
+  // or there is no such token. OutOfResources: patterns need more than 10 s of CPU time or 64 MiB.
+  // InvalidState: not loaded.
   Result<std::vector<int64_t>> encode(std::string_view text, int8_t bos = 0,
                                       int8_t eos = 0) const override;
 

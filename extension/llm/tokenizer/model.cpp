@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <limits>
 #include <queue>
 #include <utility>
@@ -207,6 +208,27 @@ class Bpe final : public Model {
   std::unordered_map<uint64_t, Merge> merges_;
 };
 
+// The digits as an integer, then one multiplication or division, as the package reads a number: sums
+// of scores that are equal there are equal here.
+double read_score(const Json& json) {
+  const std::string text = json.get<double>() == 0 ? "0" : Json(json.get<double>()).dump();
+  uint64_t digits = 0;
+  int exponent = 0;
+  bool is_fraction = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == 'e') {
+      exponent += std::atoi(text.c_str() + i + 1);
+      break;
+    }
+    is_fraction = is_fraction || text[i] == '.';
+    if (text[i] < '0' || text[i] > '9') continue;
+    digits = digits * 10 + static_cast<uint64_t>(text[i] - '0');  // at most 17 of them
+    exponent -= is_fraction ? 1 : 0;
+  }
+  const double power = std::pow(10, std::abs(exponent)), value = static_cast<double>(digits);
+  return std::copysign(exponent < 0 ? value / power : value * power, json.get<double>());
+}
+
 class Unigram final : public Model {
  public:
   explicit Unigram(const Json& json) {
@@ -216,7 +238,7 @@ class Unigram final : public Model {
       const auto id = static_cast<uint32_t>(scores_.size());
       if (id_of(piece)) throw Refusal("the piece '" + piece + "' twice");
       add(piece, id);
-      scores_.push_back(entry.at(1).get<double>());
+      scores_.push_back(read_score(entry.at(1)));
       // An empty piece is never found.
       if (!piece.empty()) pieces_.insert(piece, id);
     }
