@@ -42,6 +42,18 @@ class Long(torch.nn.Module):
         return x
 
 
+class Loop(torch.nn.Module):
+    """As many turns as an input says, on one thread, in one delegate."""
+
+    def forward(self, x: torch.Tensor, turns: torch.Tensor) -> torch.Tensor:
+        found = torch.while_loop(
+            lambda i, x: i < turns,
+            lambda i, x: (i + 1, (x + 1).sin()),
+            (torch.zeros((), dtype=torch.int64), x),
+        )
+        return found[1]
+
+
 class Sine(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return (x + 1).sin()
@@ -196,3 +208,14 @@ def test_a_run_ends_inside_of_a_delegate(threads: int, long: pathlib.Path) -> No
             method.execute([many], timeout=timeout)
         assert time.monotonic() - begin < whole / 2
         assert np.array_equal(method.execute([few])[0], expected)
+
+
+def test_a_run_ends_inside_of_a_loop(tmp_path: pathlib.Path) -> None:
+    path = save(torch.export.export(Loop(), (torch.zeros(4), torch.tensor(3))), tmp_path)
+    method = Runtime.get().load_program(path).load_method("forward")
+    x, for_days = np.zeros(4, np.float32), np.array(1 << 40)
+    start = time.monotonic()
+    with pytest.raises(TimedOutError):
+        method.execute([x, for_days], timeout=0.1)
+    assert time.monotonic() - start < 30
+    np.testing.assert_allclose(method.execute([x, np.array(1)])[0], np.sin(x + 1), rtol=1e-6)

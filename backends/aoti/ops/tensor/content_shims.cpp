@@ -10,6 +10,7 @@
 #include "pteron/backends/aoti/slim/core/scalar.h"
 #include "pteron/backends/aoti/slim/core/tensor_copy.h"
 #include "pteron/runtime/core/device_allocator.h"
+#include "pteron/runtime/core/run_control.h"
 
 namespace pteron::aoti {
 namespace {
@@ -34,11 +35,14 @@ Result<Scalar> item(AtenTensorHandle tensor) {
   return slim::load_scalar(tensor->dtype(), element);
 }
 
-// Converted to the C++ type of `dtype`.
+// Converted to the C++ type of `dtype`. Loops in compiled code read their condition by it, so that a
+// run which is cancelled, or is out of time, ends there.
 template <typename T>
 AOTITorchError item_as(const char* shim, DType dtype, AtenTensorHandle tensor, T* ret) {
   return c_boundary(shim, [&]() -> Error {
     PTERON_RETURN_IF_ERROR(check_pointer(ret, "the result"));
+    RunControl* const control = RunControl::current();
+    if (control && control->is_asked()) PTERON_RETURN_IF_ERROR(control->look());
     PTERON_ASSIGN_OR_RETURN(const Scalar value, item(tensor));
     slim::store_scalar(dtype, ret, value);
     return Error::Ok;
