@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +103,9 @@ def _by_certificates(bundle: Path, text: bytes, root: Path, identity: str | None
         raise refused(bundle, "it has no certificate") from error
     try:
         subjects = verifier.verify(own, others).subjects or []
-        usage = own.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+        usage: Iterable[x509.ObjectIdentifier] = own.extensions.get_extension_for_class(
+            x509.ExtendedKeyUsage
+        ).value
     except (verification.VerificationError, x509.UnsupportedGeneralNameType) as error:
         raise refused(bundle, f"its certificate is not of a root in {root}: {error}") from error
     except x509.ExtensionNotFound:
