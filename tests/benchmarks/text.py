@@ -82,7 +82,7 @@ _THREADS = flags.DEFINE_integer("threads", 0, "On the CPU; 0: as each way choose
 _FOLDER = flags.DEFINE_string("folder", "", "Keeps checkpoints and programs for the next run.")
 _JSON = flags.DEFINE_string("json", "", "Where to write the results as JSON.")
 
-#: Runs one answer: prompts and the number of new tokens to (seconds to the first tokens, tokens).
+#: The tokens of each step, of prompts and the number of new tokens.
 Way = Callable[[list[list[int]], int], Iterator[list[int]]]
 
 
@@ -158,9 +158,7 @@ def _model(folder: Path, quantize: str) -> Any:
     return model
 
 
-def _torch(
-    folder: Path, quantize: str, batch: int, length: int, mode: str | None
-) -> tuple[Way, dict[str, Any]]:
+def _torch(folder: Path, quantize: str, length: int, mode: str | None) -> Way:
     import transformers
 
     model = _model(folder, quantize)
@@ -202,11 +200,10 @@ def _torch(
         if made:
             yield from torch.cat(made, 1).T.tolist()
 
-    del batch
-    return run, {}
+    return run
 
 
-def _genai(folder: Path, quantize: str, batch: int, length: int) -> tuple[Way, dict[str, Any]]:
+def _genai(folder: Path, quantize: str, batch: int) -> Way:
     genai = importlib.import_module("onnxruntime_genai")
     target = folder / f"genai_{quantize}"
     precision = {"none": "fp32", "int4": "int4", "int8": "int8"}[quantize]
@@ -226,11 +223,10 @@ def _genai(folder: Path, quantize: str, batch: int, length: int) -> tuple[Way, d
             generator.generate_next_token()
             yield list(map(int, generator.get_next_tokens()))
 
-    del length
-    return run, {}
+    return run
 
 
-def _ct2(folder: Path, quantize: str, batch: int, length: int) -> tuple[Way, dict[str, Any]]:
+def _ct2(folder: Path, quantize: str) -> Way:
     ctranslate2 = importlib.import_module("ctranslate2")
     converters = importlib.import_module("ctranslate2.converters")
     target = folder / f"ct2_{quantize}"
@@ -248,18 +244,19 @@ def _ct2(folder: Path, quantize: str, batch: int, length: int) -> tuple[Way, dic
         ):
             yield [result.token_id]
 
-    del batch, length
-    return run, {}
+    return run
 
 
 def make(way: str, folder: Path, quantize: str, batch: int, length: int) -> tuple[Way, Any]:
     """The function of a way, and what is to be told of it."""
     if way == "ours":
         return _ours(folder, quantize, batch, length)
-    if way in ("eager", "compile"):
-        mode = "reduce-overhead" if way == "compile" else None
-        return _torch(folder, quantize, batch, length, mode)
-    return (_genai if way == "genai" else _ct2)(folder, quantize, batch, length)
+    if way == "genai":
+        return _genai(folder, quantize, batch), {}
+    if way == "ct2":
+        return _ct2(folder, quantize), {}
+    mode = "reduce-overhead" if way == "compile" else None
+    return _torch(folder, quantize, length, mode), {}
 
 
 def measure(way: Way, prompts: list[list[int]], new: int) -> tuple[float, float, list[int]]:
