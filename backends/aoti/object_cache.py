@@ -22,6 +22,8 @@ import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from pteron.backends.aoti import workers
+
 _DEFAULT_MB = 2048
 _NEW = ".new-"
 _DIGEST = ".sha256"
@@ -126,9 +128,10 @@ class ObjectCache:
         temporary = path.with_name(f"{_NEW}{secrets.token_hex(8)}{suffix}")
         _unfinished.add(temporary)
         try:
-            make(temporary)
-            _digest_of(path).write_text(_sha256(temporary))
-            os.replace(temporary, path)
+            with workers.unfinished():
+                make(temporary)
+                _digest_of(path).write_text(_sha256(temporary))
+                os.replace(temporary, path)
             _unfinished.discard(temporary)
         finally:
             temporary.unlink(missing_ok=True)

@@ -42,16 +42,16 @@ _POLL = 0.2
 #: Seconds after which the exception is raised again: weak reference callbacks ignore exceptions.
 _AGAIN = 0.4
 
-#: Arguments: the pipe, the file to remove or nothing, and the command. GCC and its subprocesses
-#: remove their files on SIGTERM.
+#: Arguments: the pipe, the file to remove or nothing, what is done with the watching shell at the end
+#: of the command, and the command. GCC and its subprocesses remove their files on SIGTERM.
 _WATCHED = """
 { trap "" TERM; read _; kill -TERM 0; rm -f "$2"; sleep 0.1; rm -f "$2"; kill -KILL 0; } \
     <"/dev/fd/$1" >/dev/null 2>&1 &
-watcher=$!
-shift 2
+watcher=$! end=$3
+shift 3
 "$@"
 status=$?
-kill -KILL $watcher
+$end $watcher
 exit $status
 """
 
@@ -133,6 +133,7 @@ class _Scope:
 
 class _Thread(threading.local):
     scope: _Scope | None = None
+    pipe: int | None = None  # of unfinished()
 
 
 _thread = _Thread()
@@ -180,6 +181,17 @@ def start(function: Callable[[], None]) -> None:
     threading.Thread(target=scope.do, args=(function,), daemon=True).start()
 
 
+@contextlib.contextmanager
+def unfinished() -> Iterator[None]:
+    """The `output` of a command that is run in this block is removed if this process ends in it,
+    also once the command has ended: what takes it over does so in the block, by renaming it."""
+    with _own_pipe() as _thread.pipe:
+        try:
+            yield
+        finally:
+            _thread.pipe = None
+
+
 def run(
     command: Sequence[str],
     *,
@@ -196,11 +208,14 @@ def run(
     process: subprocess.Popen[str] = subprocess.Popen.__new__(subprocess.Popen)
     # Its text is in a file: of a pipe that ends early it would compile the beginning.
     text_file = tempfile.TemporaryFile("w+", encoding="utf-8")
-    with _own_pipe() as pipe, text_file as stdin, scope.process(process):
+    kept = _thread.pipe
+    holder = _own_pipe() if kept is None else contextlib.nullcontext(kept)
+    end = "kill -KILL" if kept is None else ":"
+    with holder as pipe, text_file as stdin, scope.process(process):
         stdin.write(text or "")
         stdin.seek(0)
         process.__init__(  # type: ignore[misc]
-            ["/bin/sh", "-c", _WATCHED, "sh", str(pipe), output, *command],
+            ["/bin/sh", "-c", _WATCHED, "sh", str(pipe), output, end, *command],
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

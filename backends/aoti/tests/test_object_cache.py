@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -132,6 +133,36 @@ def test_what_is_unfinished_at_the_end_is_removed(tmp_path: Path, thread: str) -
     command = [sys.executable, "-c", UNFINISHED, str(tmp_path), thread]
     subprocess.run(command, env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)), check=True)
     assert [*tmp_path.iterdir()] and not [*tmp_path.glob("*/*")]
+
+
+KILLED = """
+import os, pathlib, signal, sys
+from pteron.backends.aoti import workers
+from pteron.backends.aoti.object_cache import ObjectCache
+
+def make(path):
+    assert workers.run(["touch", str(path)], output=str(path)).returncode == 0
+    assert path.exists()
+    if sys.argv[2] == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+
+path = ObjectCache(pathlib.Path(sys.argv[1]), 1 << 20).get("ab12", ".o", make)
+assert path.exists()
+"""
+
+
+@pytest.mark.parametrize("how", ["killed", "finished"])
+def test_what_a_compiler_wrote_is_removed_if_it_is_not_taken_over(tmp_path: Path, how: str) -> None:
+    command = [sys.executable, "-c", KILLED, str(tmp_path), how]
+    done = subprocess.run(command, env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)))
+    assert done.returncode == (-signal.SIGKILL if how == "killed" else 0)
+    left = {"finished": ["ab12.o", "ab12.o.sha256"], "killed": []}[how]
+    until = time.monotonic() + 10
+    while (names := sorted(path.name for path in tmp_path.glob("*/*"))) != left:
+        assert time.monotonic() < until, names
+        time.sleep(0.02)
+    time.sleep(0.3)  # a shell that waits no longer removes nothing else
+    assert sorted(path.name for path in tmp_path.glob("*/*")) == left
 
 
 @pytest.mark.parametrize("change", ["entry", "digest", "no digest"])
