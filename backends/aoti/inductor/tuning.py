@@ -111,22 +111,17 @@ def compile_workers_started_by(popen: type[subprocess.Popen[bytes]]) -> Iterator
 
     Left by an exception that is no `Exception`, after `popen` has ended them, they are forgotten.
 
-    They are kept while they have jobs. Inductor gives up all that have returned nothing for a
-    minute, as on a busy machine, and makes others by fork(), in a process that has threads by then;
-    a job was seen that never ended.
+    They are kept for an hour. Inductor gives up all that have returned nothing for a minute, also
+    those with jobs, as on a busy machine, and makes others by fork(), in a process that has threads
+    by then; a job was seen that never ended.
     """
+    from torch._inductor import config
     from torch._inductor.async_compile import shutdown_compile_workers
     from torch._inductor.compile_worker import subproc_pool
 
-    def quiesce_if_idle(quiesce: Any, self: Any) -> None:
-        if self.pending_futures:
-            self.timer.record_call()  # calls this again after a while
-        else:
-            quiesce(self)
-
     with (
         patched(subproc_pool, "subprocess", SimpleNamespace(Popen=popen)),
-        wrapped(subproc_pool.SubprocPool, "quiesce", quiesce_if_idle),
+        config.patch(quiesce_async_compile_time=3600),
     ):
         try:
             yield
