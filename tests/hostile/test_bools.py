@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 from torch import nn
 
@@ -35,3 +36,33 @@ def test_any_bytes_can_be_sorted(tmp_path: Path) -> None:
     found = [np.asarray(value) for value in method.execute([x.numpy()])]
     for mine, wanted in zip(found[:4:2], _Ordered()(x)[:4:2], strict=True):
         np.testing.assert_array_equal(mine, wanted.numpy())
+
+
+class _Masked(nn.Module):
+    def forward(
+        self, x: torch.Tensor, mask: torch.Tensor, source: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        return x.masked_scatter(mask, source), x.masked_select(mask)
+
+
+def test_any_bytes_can_be_a_mask(tmp_path: Path) -> None:
+    """All but 0 hold, and as many elements of the source are there."""
+    path = tmp_path / "model.pte"
+    x, source = torch.zeros(64), torch.arange(1.0, 65.0)
+    example = x, torch.zeros(64, dtype=torch.bool), source
+    lower_to_file(torch.export.export(_Masked(), example), path)
+    method = Runtime.get().load_program(path).load_method("forward")
+    generator = np.random.default_rng(0)
+    raw = generator.integers(0, 2, 64, np.uint8) * generator.integers(1, 256, 64, np.uint8)
+    wanted = _Masked()(x, torch.from_numpy(raw != 0), source)
+    found = method.execute([x.numpy(), raw.view(np.bool_), source.numpy()])
+    for mine, reference in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(np.asarray(mine), reference.numpy())
+    # One less than the mask takes.
+    short = source.numpy()[: np.count_nonzero(raw) - 1]
+    path = tmp_path / "short.pte"
+    example = x, example[1], torch.from_numpy(short)
+    lower_to_file(torch.export.export(_Masked(), example), path)
+    method = Runtime.get().load_program(path).load_method("forward")
+    with pytest.raises(RuntimeError, match="expected no fewer elements"):
+        method.execute([x.numpy(), raw.view(np.bool_), short])

@@ -8,8 +8,10 @@
 namespace pteron::cpu {
 
 Error masked_scatter(const aoti::MaskedScatterCall& call) {
-  const bool* const mask = call.mask.data_as<const bool>();
-  const int64_t count = std::count(mask, mask + call.mask.numel(), true);
+  // Bytes, of which all but 0 hold: as a bool, 2 is not equal to true.
+  const auto* const mask = call.mask.data_as<const uint8_t>();
+  const int64_t numel = call.mask.numel();
+  const int64_t count = numel - std::count(mask, mask + numel, 0);
   PTERON_CHECK_OR_RETURN(
       count <= call.source.numel(), Error::InvalidArgument,
       "found a mask of %lld elements that hold and source %s, expected no fewer elements in it",
@@ -17,8 +19,8 @@ Error masked_scatter(const aoti::MaskedScatterCall& call) {
   PTERON_DISPATCH_BYTES(call.out.item_size(), B, {
     B* const out = call.out.data_as<B>();
     const B* next = call.source.data_as<const B>();
-    for (int64_t i = 0; i < call.out.numel(); ++i) {
-      if (mask[i]) out[i] = *next++;
+    for (int64_t i = 0; i < numel; ++i) {
+      if (mask[i] != 0) out[i] = *next++;
     }
   });
   return Error::Ok;
