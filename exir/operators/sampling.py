@@ -42,26 +42,31 @@ def _grid_sampler_3d(
     ]
     elements = volume.to(wide).reshape(batch, channels, -1)
     if interpolation_mode == 1:
-        corners = [([place.round() for place in places], torch.ones_like(places[0]))]
+        ends = [[(place.round(), torch.ones_like(place))] for place in places]
     else:
-        low = [place.floor() for place in places]
-        corners = []
-        for steps in itertools.product((0, 1), repeat=3):
-            at = [first + step for first, step in zip(low, steps, strict=True)]
-            shares = [1 - (place - a).abs() for place, a in zip(places, at, strict=True)]
-            corners.append((at, shares[0] * shares[1] * shares[2]))
+        ends = [
+            [(a, 1 - (place - a).abs()) for a in (place.floor(), place.floor() + 1)]
+            for place in places
+        ]
     result: Any = 0
-    for at, weight in corners:
-        inside = torch.ones_like(weight, dtype=torch.bool)
-        index: Any = 0
-        for a, size in zip(at, sizes, strict=True):
-            inside = inside & (a >= 0) & (a < size)
-            index = index * size + torch.where((a >= 0) & (a < size), a, 0).to(torch.int64)
+    for corner in itertools.product(*map(_checked, ends, sizes)):
+        (z, inside_z, share_z), (y, inside_y, share_y), (x, inside_x, share_x) = corner
+        index = (z * sizes[1] + y) * sizes[2] + x
+        weight = share_z * share_y * share_x
         picked = elements.gather(2, index.flatten(1)[:, None].expand(-1, channels, -1))
         picked = picked.view(batch, channels, *weight.shape[1:]) * weight[:, None]
         # What is beside the volume is 0 even where the weight is NaN.
-        result = result + torch.where(inside[:, None], picked, 0)
+        result = result + torch.where((inside_z & inside_y & inside_x)[:, None], picked, 0)
     return result.to(volume.dtype)
+
+
+def _checked(ends: Any, size: Any) -> list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+    """Of places along a dimension, with their shares: index (0 if outside), if inside, share."""
+    checked = []
+    for a, share in ends:
+        inside = (a >= 0) & (a < size)
+        checked.append((torch.where(inside, a, 0).to(torch.int64), inside, share))
+    return checked
 
 
 def _place(x: torch.Tensor, size: Any, padding_mode: int, align_corners: bool) -> torch.Tensor:
