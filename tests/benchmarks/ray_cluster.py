@@ -171,7 +171,8 @@ def _serve(folder: Path, seconds: int, clients: int) -> dict[str, Any]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    serve.start(http_options={"host": "127.0.0.1", "port": port})
+    # The proxies of two nodes of one machine share the port; that of a node without replicas ends.
+    serve.start(proxy_location="HeadOnly", http_options={"host": "127.0.0.1", "port": port})
     options: dict[str, Any] = {"batch_wait_s": 0.02, "ray_actor_options": {"num_cpus": 1}}
 
     def program(name: str) -> None:

@@ -23,6 +23,10 @@ from pteron.runtime import BackendError, InvalidArgumentError, ResourceError
 
 _NPY, _NPZ = "application/x-npy", "application/x-npz"
 
+#: A replica that another program replaces answers what it has taken. After 20 seconds, Ray's
+#: default, Serve would kill it, and its requests get status 500.
+_GRACEFUL = {"graceful_shutdown_timeout_s": 300.0}
+
 
 def deployment(
     path: str | os.PathLike[str],
@@ -49,11 +53,13 @@ def deployment(
       batch_wait_s: how long the first request of a batch waits for others, in seconds.
       method, device, load_options: as of `Predictor`.
       options: of `serve.deployment`, such as num_replicas, autoscaling_config, ray_actor_options,
-        max_queued_requests. By default max_ongoing_requests is two batches.
+        max_queued_requests. By default max_ongoing_requests is two batches, and
+        graceful_shutdown_timeout_s is 300.
     """
     predictor = Predictor(path, method=method, device=device, load_options=load_options)
     most = max_batch_size or predictor.rows().batch_size
-    options = {"name": "pteron", "max_ongoing_requests": max(5, 2 * most), **options}
+    defaults = {"name": "pteron", "max_ongoing_requests": max(5, 2 * most), **_GRACEFUL}
+    options = {**defaults, **options}
     made = serve.deployment(**options)(Replica)
     return made.bind(predictor, most, batch_wait_s)
 
@@ -162,7 +168,7 @@ def text_deployment(
       path: a program of `pteron.llm.export`, on each node.
       name: of the model; by default the file's.
       load_options: of `pteron.llm.Generator`.
-      options: of `serve.deployment`.
+      options: of `serve.deployment`; graceful_shutdown_timeout_s is 300 by default.
     """
     file = os.path.abspath(path)
     model = name or os.path.splitext(os.path.basename(file))[0]
@@ -173,5 +179,5 @@ def text_deployment(
 
         return application(Generator(file, **(load_options or {})), model)
 
-    options = {"name": "pteron-text", "max_ongoing_requests": 100, **options}
+    options = {"name": "pteron-text", "max_ongoing_requests": 100, **_GRACEFUL, **options}
     return serve.deployment(**options)(serve.ingress(build)()).bind()

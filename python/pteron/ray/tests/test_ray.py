@@ -389,6 +389,26 @@ def test_requests_while_the_program_is_replaced(port: int, folder: Path) -> None
         assert found[-1] == 1
 
 
+@pytest.mark.parametrize("chosen", [{}, {"graceful_shutdown_timeout_s": 7.0}])
+def test_a_replaced_program_answers_requests_of_minutes(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, chosen: dict[str, float]
+) -> None:
+    """By default: Ray's kills a replica after 20 seconds, and its requests get status 500."""
+    from ray import serve
+
+    given, make = list[Any](), serve.deployment
+
+    def deployment(**options: Any) -> Any:
+        given.append(options)
+        return make(**options)
+
+    monkeypatch.setattr(serve, "deployment", deployment)
+    pteron.ray.deployment(folder / "first.pte", **chosen)
+    pteron.ray.text_deployment("text.pte", **chosen)
+    expected = chosen.get("graceful_shutdown_timeout_s", 300.0)
+    assert [options["graceful_shutdown_timeout_s"] for options in given] == [expected] * 2
+
+
 def test_what_a_request_may_be(port: int, folder: Path) -> None:
     """Five at a time: each has its own answer, and those that fail say why."""
     handle = _serve(port, pteron.ray.deployment(folder / "first.pte", batch_wait_s=0.1))
