@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from pteron.command import openvino_model
 from pteron.command.contender import serve
 
 if TYPE_CHECKING:
@@ -171,6 +172,19 @@ def _onnxruntime(
     return lambda: session.run(None, inputs)
 
 
+# ---- OpenVINO.
+
+
+def _make_openvino(model: str, folder: Path, threads: int) -> None:
+    del threads
+    openvino_model.write(sample_of(model).export(_built(model)[0]), folder / "openvino.xml")
+
+
+def _openvino(model: str, folder: Path, threads: int) -> Call:
+    del model
+    return openvino_model.load(folder / "openvino.xml", _inputs(folder), threads)
+
+
 # ---- IREE.
 
 
@@ -314,6 +328,7 @@ WAYS: Mapping[str, Way] = {
     ),
     "onnxruntime": Way(_onnxruntime, _make_onnx, *_ONNX),
     "onnxruntime, tuned": Way(_tuned(_onnxruntime), None, *_ONNX, is_tuned=True),
+    "openvino": Way(_openvino, _make_openvino, "openvino", "openvino", "openvino.bin"),
     "iree": Way(_iree, _make_iree, "iree-base-compiler", "iree.runtime", "model.vmfb"),
     "pteron": Way(_pteron, _make_pteron, "", _RUNTIME, "pteron.pte"),
     "pteron, tuned": Way(

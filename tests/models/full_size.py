@@ -1,12 +1,17 @@
-"""Other people's models at full size: `transformers` configurations with random weights.
+"""Other people's models at full size, with random weights.
 
     sample = FULL_SIZE["resnet50"]
     sample.module()(*sample.inputs(0))
 
-Needs `transformers`: @transformers//transformers, or what the machine has.
+Of `transformers`, `torchvision`, `timm`, `monai`, `segmentation_models_pytorch` and `diffusers`:
+@transformers//transformers and @model_libraries//..., or what the machine has. A model imports its
+own library alone.
 """
 
+import importlib
+import importlib.util
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -15,14 +20,29 @@ from torch import nn
 from tests.models.sample import Sample, randint, randn
 
 
+def library(name: str) -> ModuleType:
+    """The package of that name.
+
+    Others import torchvision, too, if it is there. Its operators need torch's CUDA build; without
+    these it is imported if two of them are known by name.
+    """
+    if importlib.util.find_spec("torchvision"):
+        try:
+            importlib.import_module("torchvision")
+        except RuntimeError:
+            for operator in ("nms", "qnms"):
+                torch.library.define(
+                    f"torchvision::{operator}", "(Tensor a, Tensor b, float c) -> Tensor"
+                )
+    return importlib.import_module(name)
+
+
 class Output(nn.Module):
     """One output of a model of `transformers`; `build` is given that package."""
 
     def __init__(self, name: str, build: Callable[[Any], nn.Module]) -> None:
         super().__init__()
-        import transformers
-
-        self.name, self.model = name, build(transformers)
+        self.name, self.model = name, build(library("transformers"))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         output: torch.Tensor = getattr(self.model(x), self.name)
@@ -47,14 +67,18 @@ def bert() -> nn.Module:
     )
 
 
-def calibrated(module: nn.Module) -> nn.Module:
-    """`module` with weights of trained size, and statistics of its batch norms from images as
-    `_image` makes them. With the weights that EfficientNet begins with, nothing is left at its end.
+def _images(seed: int) -> torch.Tensor:
+    return randn(seed, 4, 3, 224, 224)
+
+
+def calibrated(module: nn.Module, inputs: Callable[[int], torch.Tensor] = _images) -> nn.Module:
+    """`module` with weights of trained size, and statistics of its batch norms from such inputs.
+    With the weights that EfficientNet begins with, nothing is left at its end.
     """
     for conv in module.modules():
-        if isinstance(conv, nn.Conv2d):
+        if isinstance(conv, (nn.Conv2d, nn.Conv3d)):
             nn.init.kaiming_normal_(conv.weight)
-    norms = [m for m in module.modules() if isinstance(m, nn.BatchNorm2d)]
+    norms = [m for m in module.modules() if isinstance(m, (nn.BatchNorm2d, nn.BatchNorm3d))]
     module.eval()
     for norm in norms:
         norm.reset_parameters()
@@ -62,7 +86,7 @@ def calibrated(module: nn.Module) -> nn.Module:
         norm.train()
     with torch.no_grad():
         for seed in range(4):
-            module(randn(1000 + seed, 4, 3, 224, 224))
+            module(inputs(1000 + seed))
     return module.eval()
 
 
@@ -116,6 +140,108 @@ def _image(seed: int) -> tuple[torch.Tensor]:
     return (randn(seed, 1, 3, 224, 224),)
 
 
+def _net(name: str, build: Callable[[], nn.Module], *sizes: int) -> Sample:
+    """A network of convolutions for one input, calibrated with batches of two."""
+    return Sample(
+        name,
+        lambda: calibrated(build(), lambda seed: randn(seed, 2, *sizes)),
+        lambda seed: (randn(seed, 1, *sizes),),
+    )
+
+
+def _torchvision(name: str, *sizes: int) -> Sample:
+    return _net(name, lambda: library("torchvision").models.get_model(name, weights=None), *sizes)
+
+
+def _timm(name: str, size: int) -> Sample:
+    return _net(name, lambda: library("timm").create_model(name), 3, size, size)
+
+
+def _monai(name: str, size: int, network: str, **options: Any) -> Sample:
+    def build() -> nn.Module:
+        net: nn.Module = getattr(library("monai.networks.nets"), network)(**options)
+        return net
+
+    return _net(name, build, 1, size, size, size)
+
+
+def _segmentation(name: str, network: str, encoder: str) -> Sample:
+    def build() -> nn.Module:
+        networks = library("segmentation_models_pytorch")
+        net: nn.Module = getattr(networks, network)(encoder, encoder_weights=None, classes=3)
+        return net
+
+    return _net(name, build, 3, 256, 256)
+
+
+class _Denoiser(nn.Module):
+    """A U-Net of `diffusers` with attention; `x` is [1, 4, 32, 32], at step 500."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = library("diffusers").UNet2DConditionModel(
+            sample_size=32,
+            block_out_channels=(128, 256, 256),
+            down_block_types=("CrossAttnDownBlock2D", "CrossAttnDownBlock2D", "DownBlock2D"),
+            up_block_types=("UpBlock2D", "CrossAttnUpBlock2D", "CrossAttnUpBlock2D"),
+            layers_per_block=1,
+            cross_attention_dim=256,
+        )
+
+    def forward(self, x: torch.Tensor, text: torch.Tensor) -> torch.Tensor:
+        (denoised,) = self.model(x, torch.tensor(500), text, return_dict=False)
+        return denoised
+
+
+class _Decoder(nn.Module):
+    """The decoder of an autoencoder of `diffusers`; `x` is [1, 4, 16, 16], the image 128 x 128."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = library("diffusers").AutoencoderKL(
+            block_out_channels=(32, 64, 128, 128),
+            down_block_types=("DownEncoderBlock2D",) * 4,
+            up_block_types=("UpDecoderBlock2D",) * 4,
+            latent_channels=4,
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        (image,) = self.model.decode(x, return_dict=False)
+        return image
+
+
+class _Lstm(nn.Module):
+    """Two layers in both directions; `x` is [1, 100, 128]."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(128, 128, num_layers=2, bidirectional=True, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.lstm(x)[0]
+
+
+def _encoder(model: str, config: str, **options: Any) -> Callable[[], nn.Module]:
+    """An encoder of `transformers`."""
+
+    def build(transformers: Any) -> nn.Module:
+        configured = getattr(transformers, f"{config}Config")(**options)
+        built: nn.Module = getattr(transformers, model)(configured)
+        return built.get_encoder() if model == "WhisperModel" else built
+
+    return lambda: Output("last_hidden_state", build)
+
+
+_WHISPER_TINY = {
+    "d_model": 384,
+    "encoder_layers": 4,
+    "decoder_layers": 4,
+    "encoder_attention_heads": 6,
+    "decoder_attention_heads": 6,
+    "encoder_ffn_dim": 1536,
+    "decoder_ffn_dim": 1536,
+}
+
 FULL_SIZE = {
     sample.name: sample
     for sample in (
@@ -128,5 +254,49 @@ FULL_SIZE = {
         Sample("wav2vec2_1s", _wav2vec2, lambda seed: (randn(seed, 1, 16000),)),
         Sample("llama_160m_step", LlamaStep, LlamaStep.inputs),
         Sample("efficientnet_b0", lambda: calibrated(_efficientnet_b0()), _image),
+        Sample(
+            "t5_small_encoder_128",
+            _encoder("T5EncoderModel", "T5"),
+            lambda seed: (randint(seed, 32000, 1, 128),),
+        ),
+        Sample(
+            "distilbert_8x32",
+            _encoder("DistilBertModel", "DistilBert"),
+            lambda seed: (randint(seed, 30000, 8, 32),),
+        ),
+        Sample(
+            "whisper_tiny_encoder",
+            _encoder("WhisperModel", "Whisper", **_WHISPER_TINY),
+            lambda seed: (randn(seed, 1, 80, 3000),),
+        ),
+        _torchvision("densenet121", 3, 224, 224),
+        _torchvision("mobilenet_v3_large", 3, 224, 224),
+        _torchvision("regnet_y_400mf", 3, 224, 224),
+        _torchvision("r3d_18", 3, 16, 64, 64),
+        _torchvision("mc3_18", 3, 16, 64, 64),
+        _timm("mobilenetv4_conv_small", 224),
+        _timm("efficientnetv2_s", 288),
+        _timm("fastvit_t8", 256),
+        _monai("vnet", 32, "VNet"),
+        _monai(
+            "unet_3d",
+            64,
+            "UNet",
+            spatial_dims=3,
+            in_channels=1,
+            out_channels=2,
+            channels=(16, 32, 64, 128),
+            strides=(2, 2, 2),
+            num_res_units=2,
+        ),
+        _segmentation("unet_resnet18", "Unet", "resnet18"),
+        _segmentation("deeplabv3plus_mobilenet_v2", "DeepLabV3Plus", "mobilenet_v2"),
+        Sample(
+            "diffusion_unet",
+            _Denoiser,
+            lambda seed: (randn(seed, 1, 4, 32, 32), randn(seed + 1, 1, 77, 256)),
+        ),
+        Sample("diffusion_decoder", _Decoder, lambda seed: (randn(seed, 1, 4, 16, 16),)),
+        Sample("bidirectional_lstm", _Lstm, lambda seed: (randn(seed, 1, 100, 128),)),
     )
 }

@@ -6,7 +6,8 @@
 Each runs in its own process, alternating, with the same number of threads. With --model all use the
 function's example inputs, and outputs are compared with ours (exit code 3: they differ). `load` is
 importing and loading, `first` the first call. What is done once for a model is in no column:
-onnxruntime's model is exported with the dynamic shapes of the program, and optimized, before.
+the models of onnxruntime and openvino are exported with the dynamic shapes of the program, and
+onnxruntime's optimized, before.
 --profile also shows where the time goes: of the median of five profiled calls.
 """
 

@@ -20,9 +20,12 @@ import numpy as np
 import safetensors.numpy
 
 import pteron.command.usage  # noqa: F401 # imported before the clock starts
+from pteron.command import openvino_model
 from pteron.command.contender import Contender, serve
 
 if TYPE_CHECKING:  # a peer's process does not load the runtime
+    from torch.export import ExportedProgram
+
     from pteron.command.program_file import Known
     from pteron.runtime import Profile
 
@@ -40,8 +43,8 @@ def prepare(kind: str, job: dict[str, Any], dynamic: Sequence[Sequence[int]]) ->
       job: as for `start`.
       dynamic: of each input the dimensions that the program takes in several sizes.
     """
-    if kind == "onnxruntime":
-        _prepare_onnxruntime(job, dynamic)
+    if kind in _PREPARE:
+        _PREPARE[kind](job, dynamic)
 
 
 def outputs_of(kind: str, job: dict[str, Any]) -> list[np.ndarray[Any, Any]]:
@@ -99,14 +102,8 @@ def _eager(job: dict[str, Any], is_compiled: bool = False) -> Callable[[], objec
     return lambda: pytree.tree_leaves(call(*args, **kwargs))
 
 
-def _prepare_onnxruntime(job: dict[str, Any], dynamic: Sequence[Sequence[int]]) -> None:
-    try:
-        import onnxruntime
-        import onnxscript  # noqa: F401 # which torch needs for it
-    except ModuleNotFoundError as error:
-        raise RuntimeError(
-            f"onnxruntime: {error}\ntry:  pip install onnx onnxruntime onnxscript"
-        ) from error
+def _exported(job: dict[str, Any], dynamic: Sequence[Sequence[int]]) -> ExportedProgram:
+    """The model's program with the dynamic dimensions of ours."""
     import torch
     from torch.utils import _pytree as pytree
 
@@ -116,15 +113,29 @@ def _prepare_onnxruntime(job: dict[str, Any], dynamic: Sequence[Sequence[int]]) 
     built = model_file.build(job["model"])
     entry = built[job["method"]] if isinstance(built, Mapping) else built
     target, *given = entry if isinstance(entry, tuple) else (entry,)
-    if not isinstance(target, torch.export.ExportedProgram):
-        forward, args, kwargs = example_of(built, job["method"])
-        _, tree = pytree.tree_flatten((args, kwargs))
-        dims = [{d: torch.export.Dim.AUTO for d in dims} or None for dims in dynamic]
-        args_dims, kwargs_dims = pytree.tree_unflatten(dims, tree)
-        function = forward.forward if isinstance(forward, torch.nn.Module) else forward
-        shapes = inspect.signature(function).bind(*args_dims, **kwargs_dims).arguments
-        programs, _ = export_methods({job["method"]: (target, *given[:1], shapes)}, run=False)
-        target = programs[job["method"]]
+    if isinstance(target, torch.export.ExportedProgram):
+        return target
+    forward, args, kwargs = example_of(built, job["method"])
+    _, tree = pytree.tree_flatten((args, kwargs))
+    dims = [{d: torch.export.Dim.AUTO for d in dims} or None for dims in dynamic]
+    args_dims, kwargs_dims = pytree.tree_unflatten(dims, tree)
+    function = forward.forward if isinstance(forward, torch.nn.Module) else forward
+    shapes = inspect.signature(function).bind(*args_dims, **kwargs_dims).arguments
+    programs, _ = export_methods({job["method"]: (target, *given[:1], shapes)}, run=False)
+    return programs[job["method"]]
+
+
+def _prepare_onnxruntime(job: dict[str, Any], dynamic: Sequence[Sequence[int]]) -> None:
+    try:
+        import onnxruntime
+        import onnxscript  # noqa: F401 # which torch needs for it
+    except ModuleNotFoundError as error:
+        raise RuntimeError(
+            f"onnxruntime: {error}\ntry:  pip install onnx onnxruntime onnxscript"
+        ) from error
+    import torch
+
+    target = _exported(job, dynamic)
     # It warns of torchvision.
     logging.getLogger("torch.onnx._internal.exporter._registration").setLevel(logging.ERROR)
     folder = Path(job["folder"])
@@ -140,10 +151,40 @@ def _prepare_onnxruntime(job: dict[str, Any], dynamic: Sequence[Sequence[int]]) 
         exported.save(folder / "model.onnx")
         onnxruntime.InferenceSession(folder / "model.onnx", options, providers=_PROVIDERS)
     except Exception as error:  # each has classes of its own
-        raise RuntimeError(
-            f"onnxruntime cannot run the model: {type(error).__name__}:"
-            f" {str(error).partition(chr(10))[0]}\ntry:  --against={','.join(_OTHERS)}"
-        ) from error
+        raise _cannot_run("onnxruntime", error) from error
+
+
+def _prepare_openvino(job: dict[str, Any], dynamic: Sequence[Sequence[int]]) -> None:
+    try:
+        import openvino  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise RuntimeError(f"openvino: {error}\ntry:  pip install openvino") from error
+    exported = _exported(job, dynamic)
+    try:
+        openvino_model.write(exported, Path(job["folder"]) / "model.xml")
+    except Exception as error:  # it has classes of its own
+        raise _cannot_run("openvino", error) from error
+
+
+_PREPARE = {"onnxruntime": _prepare_onnxruntime, "openvino": _prepare_openvino}
+
+
+def _cannot_run(peer: str, error: Exception) -> RuntimeError:
+    others = ",".join(kind for kind in PEERS if kind not in _PREPARE)
+    return RuntimeError(
+        f"{peer} cannot run the model: {type(error).__name__}:"
+        f" {str(error).partition(chr(10))[0]}\ntry:  --against={others}"
+    )
+
+
+def _arrays(job: dict[str, Any]) -> list[np.ndarray[Any, Any]]:
+    tensors = safetensors.numpy.load_file(job["inputs"][0])
+    return [tensors[f"input_{i}"] for i in range(len(tensors))]
+
+
+def _openvino(job: dict[str, Any]) -> Callable[[], object]:
+    threads = int(os.environ.get("OMP_NUM_THREADS", 0))
+    return openvino_model.load(Path(job["folder"]) / "model.xml", _arrays(job), threads)
 
 
 _PROVIDERS = ["CPUExecutionProvider"]
@@ -158,11 +199,11 @@ def _onnxruntime(job: dict[str, Any]) -> Callable[[], object]:
     options.add_session_config_entry("session.set_denormal_as_zero", "1")  # as ours
     path = Path(job["folder"]) / "optimized.onnx"
     session = onnxruntime.InferenceSession(path, options, providers=_PROVIDERS)
-    tensors = safetensors.numpy.load_file(job["inputs"][0])
+    arrays = _arrays(job)
     names = [value.name for value in session.get_inputs()]
-    if len(names) != len(tensors):
-        sys.exit(f"its model has the inputs {names}, ours {len(tensors)}")
-    inputs = {name: tensors[f"input_{i}"] for i, name in enumerate(names)}
+    if len(names) != len(arrays):
+        sys.exit(f"its model has the inputs {names}, ours {len(arrays)}")
+    inputs = dict(zip(names, arrays, strict=True))
     return lambda: session.run(None, inputs)
 
 
@@ -171,11 +212,11 @@ _KINDS: dict[str, Callable[[dict[str, Any]], Callable[[], object]]] = {
     "eager": _eager,
     "compile": functools.partial(_eager, is_compiled=True),
     "onnxruntime": _onnxruntime,
+    "openvino": _openvino,
 }
 PEERS = tuple(_KINDS)[1:]
 #: The program again, whose `begun()` has a profile as `trace`.
 PROFILE = "profile"
-_OTHERS = tuple(peer for peer in PEERS if peer != "onnxruntime")
 
 
 def _save(kind: str, job: dict[str, Any], outputs: Any) -> dict[str, Any]:

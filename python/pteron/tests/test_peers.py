@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
+import openvino
 import pytest
 from absl.testing import flagsaver
 
@@ -53,10 +54,11 @@ def run_bench(capsys, *arguments, of="net.pte"):
 
 
 def test_same_outputs_and_threads(capsys):
-    code, report = run_bench(capsys, "--model=net.py:build", "--against=onnxruntime,eager")
+    peers_of = "onnxruntime", "openvino", "eager"
+    code, report = run_bench(capsys, "--model=net.py:build", f"--against={','.join(peers_of)}")
     assert code == 0
     assert report["threads"] == bench._cores()
-    for peer in ("onnxruntime", "eager"):
+    for peer in peers_of:
         found = report["contenders"][peer]
         assert found["same_outputs"] and found["difference"] < 1e-5
     code, report = run_bench(capsys)
@@ -69,16 +71,21 @@ def test_another_model_is_told(capsys):
     assert report["contenders"]["onnxruntime"]["same_outputs"] is False
 
 
-def test_onnxruntime_neither_exports_nor_has_torch(tmp_path):
+@pytest.mark.parametrize("peer", ["onnxruntime", "openvino"])
+def test_a_peer_neither_exports_nor_has_torch(tmp_path, peer):
     meta = load("net.pte", []).metadata("forward")
     inputs = bench._example_inputs("net.py:build", meta, tmp_path)
     job = {"program": "net.pte", "data": [], "method": "forward", "folder": str(tmp_path)}
     job |= {"model": "net.py:build", "inputs": [inputs]}
-    peers.prepare("onnxruntime", job, bench._dynamic(Path("net.pte"), meta))
-    shape = onnxruntime.InferenceSession(tmp_path / "model.onnx").get_inputs()[0].shape
-    assert isinstance(shape[0], str) and shape[1] == 8  # dynamic where the program is
+    peers.prepare(peer, job, bench._dynamic(Path("net.pte"), meta))
+    if peer == "onnxruntime":
+        shape = onnxruntime.InferenceSession(tmp_path / "model.onnx").get_inputs()[0].shape
+        assert isinstance(shape[0], str) and shape[1] == 8  # dynamic where the program is
+    else:
+        shape = openvino.Core().read_model(tmp_path / "model.xml").inputs[0].partial_shape
+        assert shape[0].is_dynamic and shape[1] == 8
     del job["model"]  # what the process loads is there already
-    for kind in ("pteron", "onnxruntime"):
+    for kind in ("pteron", peer):
         with peers.start(kind, job, threads=1) as contender:
             begun = contender.begun()
             assert begun["load_s"] > 0
@@ -87,7 +94,7 @@ def test_onnxruntime_neither_exports_nor_has_torch(tmp_path):
             environment = Path(f"/proc/{contender.process.pid}/environ").read_bytes().split(b"\0")
             assert b"OMP_NUM_THREADS=1" in environment
             assert len(contender.calls(20)["seconds"]) == 20
-    ours, theirs = (peers.outputs_of(kind, job) for kind in ("pteron", "onnxruntime"))
+    ours, theirs = (peers.outputs_of(kind, job) for kind in ("pteron", peer))
     assert ours[0].shape == (3, 4) and bench._difference(ours, theirs)["same_outputs"]
 
 
