@@ -16,10 +16,16 @@ if TYPE_CHECKING:  # who loads the file needs no torch
 
 
 def write(exported: torch.export.ExportedProgram, path: Path) -> None:
-    """Converts a program to a file `path` (.xml) and its weights beside it (.bin), in its dtypes."""
+    """Converts a program to a file `path` (.xml) and its weights beside it (.bin); dtypes and
+    static dimensions stay."""
     import openvino
 
-    openvino.save_model(openvino.convert_model(exported), path, compress_to_fp16=False)
+    model = openvino.convert_model(exported)
+    names = exported.graph_signature.user_inputs
+    values = [node.meta["val"] for node in exported.graph.nodes if node.name in names]
+    sizes = [[size if isinstance(size, int) else -1 for size in value.shape] for value in values]
+    model.reshape({i: openvino.PartialShape(size) for i, size in enumerate(sizes)})
+    openvino.save_model(model, path, compress_to_fp16=False)
 
 
 def load(path: Path, inputs: Sequence[Any], threads: int) -> Callable[[], list[Any]]:
