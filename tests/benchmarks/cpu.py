@@ -5,8 +5,8 @@
   tools/bazel run //tests/benchmarks:cpu -- --models=llama_160m_step \
       "--ways=xnnpack int8,onnxruntime int8,pteron,pteron int8"
 
-The models are nine of `transformers` at full size, with random weights, and seven small ones of our
-own; float32, batch 1. Everyone has two ways: with what comes by default, and as well as its options
+The models are those of six libraries at full size, with random weights, and seven small ones of our
+own; float32. Everyone has two ways: with what comes by default, and as well as its options
 make it. Each way has a process of its own and is called from Python: eager is Python throughout, of
 the others one call runs the model (torch.compile checks its guards first). A way that differs from
 eager is an error, not a time.
@@ -19,8 +19,17 @@ the most that the process had; torch.compile compiles in it. Making is exporting
 module that is there, in seconds of a core; the import is that of the runtime, by a process that has
 numpy.
 
-What the JSON file has is not measured again: peers' results of the same version, and ours of the
-same commit. The folder keeps the files in the same way.
+The JSON file has a line for each model and way, which says of what commit it is, on what machine,
+with how many threads, when, and with what versions of torch and all peers. What it has of this
+machine is not measured again: peers' results of the same version, and ours if no commit since has
+changed what is compiled. The folder keeps the files in the same way. Making files needs no quiet
+machine (--nomeasure), so the README's table is from
+
+  tools/bazel run //tests/benchmarks:cpu -- --models=libraries --folder=$HOME/cpu --nomeasure
+  tools/bazel run //tests/benchmarks:cpu -- --models=libraries --folder=$HOME/cpu \\
+      --ways=xnnpack,onnxruntime,openvino,pteron --rounds=7 --min_round_ms=150 \\
+      --json=$PWD/tests/benchmarks/cpu.jsonl
+  tools/bazel run //tests/benchmarks:cpu_pages
 """
 
 import contextlib
@@ -28,23 +37,26 @@ import functools
 import math
 import os
 import pathlib
+import re
 import statistics
 import subprocess
 import sys
 import tempfile
+from importlib import metadata
 from typing import Any
 
 import numpy as np
 from absl import app, flags, logging
 
 from pteron.command.contender import Contender, by_turns, text_table
+from tests.benchmarks.cpu_pages import geometric_mean, ratio, times
 from tests.benchmarks.cpu_ways import ALL_WAYS, WAYS, made_s
-from tests.benchmarks.results import Results, commit, cpu_name
+from tests.benchmarks.results import Row, about, commit, read_rows, write_rows
 from tests.models.full_size import FULL_SIZE
 from tests.models.networks import NETWORKS
 
 _NAMES = [*FULL_SIZE, *(sample.name for sample in NETWORKS)]
-_MODELS = flags.DEFINE_list("models", _NAMES, "Which models.")
+_MODELS = flags.DEFINE_list("models", _NAMES, "Which models; `libraries` are all of others.")
 _WAYS = flags.DEFINE_list("ways", list(WAYS), "Which ways; eager is always made, to compare with.")
 _ROUNDS = flags.DEFINE_integer("rounds", 30, "Rounds through all ways.", 1)
 _MIN_ROUND_MS = flags.DEFINE_float("min_round_ms", 250, "Calls of a turn take at least so long.")
@@ -54,6 +66,9 @@ _FOLDER = flags.DEFINE_string("folder", "", "Where the ways' files are kept.")
 _MEASURE = flags.DEFINE_boolean("measure", True, "Without, only the files are made.")
 
 _MAKE_S = 1800
+
+#: What decides on our programs and on what runs them.
+_COMPILED = ("backends", "exir", "runtime", "schema", "third_party/python")
 
 _REST = {
     "make core s": "make_s",
@@ -68,30 +83,44 @@ _REST = {
 
 def main(argv: list[str]) -> None:
     del argv
-    for flag, known in ((_MODELS, _NAMES), (_WAYS, ALL_WAYS)):
-        if unknown := set(flag.value) - set(known):
-            raise app.UsageError(f"--{flag.name}: no {sorted(unknown)}; there are {list(known)}")
-    versions = {name: way.version or commit() for name, way in ALL_WAYS.items()}
-    machine = {"cpu": cpu_name(), "threads": _THREADS.value}
-    results = Results(_JSON.value, {"machine": machine})
-    report = results.report.setdefault("models", {})
+    models = [
+        name for model in _MODELS.value for name in (FULL_SIZE if model == "libraries" else [model])
+    ]
+    for flag, found, known in (
+        ("models", models, _NAMES),
+        ("ways", _WAYS.value, list(ALL_WAYS)),
+    ):
+        if unknown := set(found) - set(known):
+            raise app.UsageError(f"--{flag}: no {sorted(unknown)}; there are {known}")
+    ours = commit(*_COMPILED)
+    versions = {name: way.version or f"pteron {ours}" for name, way in ALL_WAYS.items()}
+    packages = sorted({way.package for way in ALL_WAYS.values()} - {""})
+    origin = about({name: metadata.version(name) for name in packages}, _THREADS.value)
+    machine = {key: origin[key] for key in ("cpu", "isa", "cores", "threads")}
+    rows = {
+        (row["model"], row["way"]): row
+        for row in read_rows(_JSON.value)
+        if all(row[key] == value for key, value in machine.items())
+    }
     with tempfile.TemporaryDirectory() as temporary:
-        for model in _MODELS.value:
+        for model in models:
             folder = pathlib.Path(_FOLDER.value or temporary) / model
             os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "inductor")
-            row = report.setdefault(model, {})
             left = [
                 way
                 for way in _WAYS.value
-                if not is_same(row.get(way, {}).get("version", ""), versions[way])
+                if not is_same(rows.get((model, way), {}).get("version", ""), versions[way])
             ]
             failed = make(model, ["eager", *left], versions, folder)
             if not _MEASURE.value:
                 continue
             for way, found in (measure(model, left, failed, folder) if left else {}).items():
-                row[way] = {"version": versions[way], **found}
-            results.save()
-    print_tables({model: report.get(model, {}) for model in _MODELS.value})
+                origin |= {"model": model, "way": way, "version": versions[way]}
+                rows[model, way] = origin | found
+            write_rows(_JSON.value, rows.values())
+    print_tables(
+        [rows[key] for model in models for way in _WAYS.value if (key := (model, way)) in rows]
+    )
 
 
 def make(
@@ -119,11 +148,16 @@ def make(
             continue
         if done.returncode:
             (folder / f"{way}.log").write_text(done.stderr)
-            failed[way] = "".join(done.stderr.strip().splitlines()[-1:])[:200]
+            failed[way] = without_paths("".join(done.stderr.strip().splitlines()[-1:])[:200])
             logging.warning("%s: %s: %s", model, way, failed[way])
         else:
             made.write_text(versions[way])
     return failed
+
+
+def without_paths(text: str) -> str:
+    """A message that may be published: folders of this machine are left out."""
+    return re.sub(r"(?<![\w:])/(?:[^\s/'\"]+/)+", "", text)
 
 
 def is_same(version: str, wanted: str) -> bool:
@@ -171,7 +205,7 @@ def measure(
                 count = contender.calls_in(_MIN_ROUND_MS.value / 1e3)
                 running[way] = functools.partial(contender.calls, count)
             except RuntimeError as problem:  # a way that fails is a cell of the table
-                found[way]["failed"] = str(problem)
+                found[way]["failed"] = without_paths(str(problem))
         for way, answers in by_turns(running, _ROUNDS.value).items():
             means = [statistics.mean(answer["seconds"]) for answer in answers]
             found[way] |= {
@@ -193,32 +227,28 @@ def max_relative_error(expected: pathlib.Path, found: str) -> float:
     return worst if math.isfinite(worst) else math.inf
 
 
-def print_tables(report: dict[str, dict[str, Any]]) -> None:
+def print_tables(rows: list[Row]) -> None:
     """Milliseconds, ours over the best peer's (below 1 is faster); then all else, by way."""
     ours = [way for way in _WAYS.value if not ALL_WAYS[way].package]
-    title = f"{cpu_name()}, {_THREADS.value} threads"
+    title = f"{rows[0]['cpu']}, {rows[0]['threads']} threads" if rows else ""
     latency: list[list[Any]] = [["model", *_WAYS.value, *(f"{way} / best peer" for way in ours)]]
     rest: list[list[Any]] = [["model", "way", *_REST]]
-    ratios: dict[str, list[float]] = {way: [] for way in ours}
-    for model, row in report.items():
-        times = {way: found["median_ms"] for way, found in row.items() if "median_ms" in found}
-        peers = [ms for way, ms in times.items() if ALL_WAYS[way].package]
-        cells = []
-        for way in ours:
-            if way in times and peers:
-                ratios[way].append(times[way] / min(peers))
-            cells.append(ratios[way][-1] if way in times and peers else None)
-        latency.append([model, *map(times.get, _WAYS.value), *cells])
-        for way in (way for way in _WAYS.value if way in times):
-            rest.append([model, way, *map(row[way].get, _REST.values())])
-    means = [statistics.geometric_mean(r) if r else None for r in ratios.values()]
+    found = times(rows)
+    for model, of in found.items():
+        ratios = [ratio(of, way) for way in ours]
+        latency.append([model, *map(of.get, _WAYS.value), *ratios])
+    means = [geometric_mean(found, way) for way in ours]
     latency.append(["geometric mean", *("" for _ in _WAYS.value), *means])
+    rest += [
+        [row["model"], row["way"], *map(row.get, _REST.values())]
+        for row in rows
+        if "median_ms" in row
+    ]
     print(f"median ms a call, {title}\n{text_table(latency)}")
     print(f"\nall else, {title}\n{text_table(rest, left=2)}")
-    for model, row in report.items():
-        for way, found in row.items():
-            if "failed" in found:
-                print(f"{model}: {way}: {found['failed']}")
+    for row in rows:
+        if "failed" in row:
+            print(f"{row['model']}: {row['way']}: {row['failed']}")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,20 @@
 """What earlier runs measured, and facts about this machine and checkout."""
 
+import datetime
 import json
 import os
 import platform
 import subprocess
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+
+Row = dict[str, Any]
+
+#: Instruction sets that decide how fast a matmul is.
+_ISA = """
+    avx2 fma avx_vnni avx512f avx512_vnni avx512_bf16 avx512_fp16 amx_tile amx_int8 amx_bf16
+""".split()
 
 
 class Results:
@@ -29,23 +38,82 @@ class Results:
             self._path.write_text(json.dumps(self.report, indent=1) + "\n")
 
 
+def read_rows(path: str | Path) -> list[Row]:
+    """The rows of a file of JSON lines; none if there is no file.
+
+    Raises:
+        ValueError: it has something else.
+    """
+    lines = Path(path).read_text().splitlines() if path and Path(path).exists() else []
+    try:
+        return [json.loads(line) for line in lines]
+    except json.JSONDecodeError as error:
+        raise ValueError(
+            f"{path}: expected a JSON object a line ({error}); name another file"
+        ) from None
+
+
+def write_rows(path: str | Path, rows: Iterable[Row]) -> None:
+    """Writes a file of JSON lines, if `path` is not ""."""
+    if path:
+        Path(path).write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def about(versions: Mapping[str, str], threads: int) -> Row:
+    """What each row says of where it is from.
+
+    Args:
+        versions: of torch and the peers.
+        threads: of each contender.
+    """
+    return {
+        "commit": commit(),
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "cpu": cpu_name(),
+        "isa": _isa(),
+        "cores": len(os.sched_getaffinity(0)),
+        "threads": threads,
+        "versions": dict(versions),
+    }
+
+
+def _cpu_info(key: str) -> str:
+    """The first value of that key in what Linux knows about processors; "" on other systems."""
+    path = Path("/proc/cpuinfo")
+    for line in path.read_text().splitlines() if path.exists() else ():
+        if line.startswith(key):
+            return line.partition(":")[2].strip()
+    return ""
+
+
+def _isa() -> str:
+    found = _cpu_info("flags").split()
+    return " ".join(name for name in _ISA if name in found)
+
+
 def cpu_name() -> str:
     """The processor's name as the system gives it."""
-    path = Path("/proc/cpuinfo")
-    if path.exists():
-        for line in path.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.machine()
+    return _cpu_info("model name") or platform.machine()
 
 
-def commit() -> str:
+def commit(*paths: str) -> str:
     """Of the bundle of tools/gpu, or of the checkout that `bazel run` was called in, with a mark if
-    that has changes."""
+    that has changes.
+
+    Args:
+        paths: if any, the last commit that changed one of these, and changes of these alone.
+    """
     bundled = Path(__file__).parents[2] / "commit.txt"
     if bundled.exists():
         return bundled.read_text().strip()
-    command = ("git", "describe", "--always", "--dirty", "--abbrev=12")
+    found = _git("log", "-1", "--format=%h", "--abbrev=12", "--", *paths)
+    changes = _git("status", "--porcelain", "--untracked-files=no", "--", *paths)
+    return (found or "unknown") + ("-dirty" if changes else "")
+
+
+def _git(*command: str) -> str:
     folder = os.environ.get("BUILD_WORKSPACE_DIRECTORY")
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
+    done = subprocess.run(
+        ("git", *command), cwd=folder, capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip()

@@ -41,7 +41,7 @@ def load(path: Path, inputs: Sequence[Any], threads: int) -> Callable[[], list[A
     """
     import openvino
 
-    options = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
+    options: dict[str, Any] = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
     options |= {"INFERENCE_NUM_THREADS": threads} if threads else {}
     compiled = openvino.Core().compile_model(path, "CPU", options)
     if (precision := compiled.get_property("INFERENCE_PRECISION_HINT")) != openvino.Type.f32:
