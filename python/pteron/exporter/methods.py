@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
 
 from pteron.exir.arguments import DEFAULT_METHOD
@@ -32,6 +33,7 @@ from pteron.exir.verification.call import call
 from pteron.exir.verification.reference import Reference
 from pteron.exporter.caches import register_caches
 from pteron.exporter.errors import ExportError, unknown
+from pteron.exporter.fixed_buffers import FixedBuffers
 from pteron.exporter.inputs import check_dimensions, check_tensors, distinct, inputs_of
 from pteron.exporter.modules import (
     as_exported,
@@ -184,8 +186,13 @@ def _export_method(
     check_dimensions(name, forward, positional, named, shapes)
     printed = io.StringIO()
     program, refused = None, list[Exception]()
-    for way in (False, True) if strict is None else (strict,):
+    for way, fixes in ((False, False), (False, True), (True, False)):
+        if strict not in (None, way):
+            continue
+        if fixes and not isinstance(refused[-1], GuardOnDataDependentSymNode):
+            continue
         with as_exported(module, forward, shared):
+            fixed = FixedBuffers(module) if fixes else None
             try:
                 # What it prints is a graph, where it fails.
                 redirected = contextlib.redirect_stderr(printed)
@@ -195,11 +202,14 @@ def _export_method(
                     whole_recurrent_layers(),
                     any_number_of_kept_boxes(),
                     unchecked_distributions(),
+                    fixed or contextlib.nullcontext(),
                 ):
                     program = torch.export.export(
                         module, positional, named, dynamic_shapes=shapes, strict=way
                     )
                 check_constants(program)
+                if fixed:
+                    fixed.check(program)
                 break
             except Exception as error:
                 program = None
@@ -210,7 +220,12 @@ def _export_method(
             run_module, module, forward, (positional, named), storages_of(module)
         )
         raise refusal(name, first, "torch.export does not take the model", run) from first
-    if refused:
+    if fixed:
+        values = ", ".join(f"{buffer} ({value})" for buffer, value in fixed.read.items())
+        notes.append(
+            f"method {name!r} reads buffers in Python: the program is for these values of {values}"
+        )
+    elif refused:
         notes.append(
             f"method {name!r} was exported with strict=True; with strict=False torch.export raises"
             f" {type(refused[0]).__name__}: {short(refused[0]).partition(chr(10))[0]}"

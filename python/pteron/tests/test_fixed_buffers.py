@@ -1,0 +1,74 @@
+"""Models that read their buffers in Python: flags, counters, thresholds."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import pteron
+
+
+class Codebook(nn.Module):
+    """As vector quantizers and normalizing flows: made ready by the first batch, unless it is."""
+
+    def __init__(self, ready: bool, changes: bool = False) -> None:
+        super().__init__()
+        self.changes = changes
+        self.register_buffer("ready", torch.tensor([ready]))
+        self.register_buffer("codes", torch.arange(12.0).view(4, 3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if not self.ready:
+            x = x + 100
+        if self.changes:
+            self.ready.fill_(True)
+        return self.codes[torch.cdist(x, self.codes).argmin(-1)]
+
+
+class Network(nn.Module):
+    def __init__(self, ready: bool) -> None:
+        super().__init__()
+        self.inner = Codebook(ready)
+        self.register_buffer("steps", torch.tensor(2))
+        self.register_buffer("limit", torch.tensor(0.5, dtype=torch.float64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for _ in range(int(self.steps)):
+            x = self.inner(x)
+        return x if self.limit.item() > 0.25 else -x
+
+
+X = torch.tensor([[0.2, 1.1, 2.3], [8.0, 9.5, 7.0]])
+
+
+@pytest.mark.parametrize("ready", [True, False])
+def test_the_program_is_for_their_values(ready: bool, tmp_path: Path) -> None:
+    model, path = Network(ready).eval(), tmp_path / "model.pte"
+    report = pteron.export(model, (X,), path)
+    values = f"steps (2), inner.ready ({ready}), limit (0.5)"
+    assert any(note.endswith(f"these values of {values}") for note in report.notes), report.notes
+    other = torch.tensor([[100.0, 1.0, 1.0], [-5.0, 4.0, 0.0]])
+    method = pteron.Runtime.get().load_program(path).load_method("forward")
+    (found,) = method.execute([other])
+    torch.testing.assert_close(torch.as_tensor(found), model(other), rtol=0, atol=0)
+
+
+def test_what_forward_changes_is_not_fixed(tmp_path: Path) -> None:
+    path = tmp_path / "model.pte"
+    with pytest.raises(pteron.ExportError, match="data-dependent"):
+        pteron.export(Codebook(False, changes=True).eval(), (X,), path)
+    assert not path.exists()
+
+
+def test_what_inputs_decide_is_not_fixed(tmp_path: Path) -> None:
+    class Decides(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("limit", torch.tensor(0.5))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x if x.sum() > self.limit else -x
+
+    with pytest.raises(pteron.ExportError, match="data-dependent"):
+        pteron.export(Decides().eval(), (X,), tmp_path / "model.pte")
