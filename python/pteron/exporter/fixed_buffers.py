@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
-_READERS = {
+_READERS: dict[Any, Callable[[Any], Any]] = {
     torch.Tensor.__bool__: bool,
     torch.Tensor.__int__: int,
     torch.Tensor.__index__: int,
