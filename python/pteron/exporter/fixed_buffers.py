@@ -27,7 +27,7 @@ class FixedBuffers(TorchFunctionMode):
     """
 
     def __init__(self, module: torch.nn.Module) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._module = module
         self._values = {
             name: buffer.item()
