@@ -34,24 +34,26 @@ machine (--nomeasure), so the README's table is from
 
 import contextlib
 import functools
-import math
 import os
 import pathlib
-import re
 import statistics
-import subprocess
-import sys
 import tempfile
-from importlib import metadata
 from typing import Any
 
-import numpy as np
 from absl import app, flags, logging
 
 from pteron.command.contender import Contender, by_turns, text_table
+from tests.benchmarks.cpu_files import (
+    is_same,
+    job,
+    make,
+    versions_of_packages,
+    versions_of_ways,
+    without_paths,
+)
 from tests.benchmarks.cpu_pages import geometric_mean, ratio, times
-from tests.benchmarks.cpu_ways import ALL_WAYS, WAYS, made_s
-from tests.benchmarks.results import Row, about, commit, read_rows, write_rows
+from tests.benchmarks.cpu_ways import ALL_WAYS, WAYS, made_s, max_relative_error
+from tests.benchmarks.results import Row, about, read_rows, write_rows
 from tests.models.full_size import FULL_SIZE
 from tests.models.networks import NETWORKS
 
@@ -64,11 +66,6 @@ _THREADS = flags.DEFINE_integer("threads", len(os.sched_getaffinity(0)), "Of eac
 _JSON = flags.DEFINE_string("json", "", "Where results are, and are written to.")
 _FOLDER = flags.DEFINE_string("folder", "", "Where the ways' files are kept.")
 _MEASURE = flags.DEFINE_boolean("measure", True, "Without, only the files are made.")
-
-_MAKE_S = 1800
-
-#: What decides on our programs and on what runs them.
-_COMPILED = ("backends", "exir", "runtime", "schema", "third_party/python")
 
 _REST = {
     "make core s": "make_s",
@@ -92,10 +89,8 @@ def main(argv: list[str]) -> None:
     ):
         if unknown := set(found) - set(known):
             raise app.UsageError(f"--{flag}: no {sorted(unknown)}; there are {known}")
-    ours = commit(*_COMPILED)
-    versions = {name: way.version or f"pteron {ours}" for name, way in ALL_WAYS.items()}
-    packages = sorted({way.package for way in ALL_WAYS.values()} - {""})
-    origin = about({name: metadata.version(name) for name in packages}, _THREADS.value)
+    versions = versions_of_ways()
+    origin = about(versions_of_packages(), _THREADS.value)
     machine = {key: origin[key] for key in ("cpu", "isa", "cores", "threads")}
     rows = {
         (row["model"], row["way"]): row
@@ -111,7 +106,7 @@ def main(argv: list[str]) -> None:
                 for way in _WAYS.value
                 if not is_same(rows.get((model, way), {}).get("version", ""), versions[way])
             ]
-            failed = make(model, ["eager", *left], versions, folder)
+            failed = make(model, left, versions, folder, _THREADS.value)
             if not _MEASURE.value:
                 continue
             for way, found in (measure(model, left, failed, folder) if left else {}).items():
@@ -121,52 +116,6 @@ def main(argv: list[str]) -> None:
     print_tables(
         [rows[key] for model in models for way in _WAYS.value if (key := (model, way)) in rows]
     )
-
-
-def make(
-    model: str, ways: list[str], versions: dict[str, str], folder: pathlib.Path
-) -> dict[str, str]:
-    """Writes the files of those that have none of this version. Returns why some have none."""
-    folder.mkdir(parents=True, exist_ok=True)
-    failed: dict[str, str] = {}
-    for way in dict.fromkeys(ways):
-        made = folder / f"{way}.made"
-        if made.exists() and is_same(made.read_text(), versions[way]):
-            continue
-        logging.info("%s: making %s", model, way)
-        try:
-            done = subprocess.run(
-                [sys.executable, "-m", "tests.benchmarks.cpu_ways", *_job(model, way, folder)]
-                + ["make"],
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-                capture_output=True,
-                text=True,
-                timeout=_MAKE_S,
-            )
-        except subprocess.TimeoutExpired:
-            failed[way] = f"not made in {_MAKE_S} s"
-            continue
-        if done.returncode:
-            (folder / f"{way}.log").write_text(done.stderr)
-            failed[way] = without_paths("".join(done.stderr.strip().splitlines()[-1:])[:200])
-            logging.warning("%s: %s: %s", model, way, failed[way])
-        else:
-            made.write_text(versions[way])
-    return failed
-
-
-def without_paths(text: str) -> str:
-    """A message that may be published: folders of this machine are left out."""
-    return re.sub(r"(?<![\w:])/(?:[^\s/'\"]+/)+", "", text)
-
-
-def is_same(version: str, wanted: str) -> bool:
-    """Whether results of `version` stand; a checkout with changes is like no other."""
-    return version == wanted and not version.endswith("-dirty")
-
-
-def _job(model: str, way: str, folder: pathlib.Path) -> list[str]:
-    return [model, way, str(folder), str(_THREADS.value)]
 
 
 def measure(
@@ -185,7 +134,7 @@ def measure(
                     Contender(
                         way,
                         "tests.benchmarks.cpu_ways",
-                        *_job(model, way, folder),
+                        *job(model, way, folder, _THREADS.value),
                         threads=_THREADS.value,
                     )
                 )
@@ -215,16 +164,6 @@ def measure(
                 "memory_mb": answers[-1]["memory"] / 1e6,
             }
     return found
-
-
-def max_relative_error(expected: pathlib.Path, found: str) -> float:
-    """The largest difference over the largest expected magnitude, of all outputs."""
-    with np.load(expected) as right, np.load(found) as ours:
-        if set(right) != set(ours) or any(right[n].shape != ours[n].shape for n in right):
-            return math.inf
-        errors = [np.abs(ours[n] - right[n]).max() / (np.abs(right[n]).max() or 1.0) for n in right]
-    worst = float(np.max(errors))
-    return worst if math.isfinite(worst) else math.inf
 
 
 def print_tables(rows: list[Row]) -> None:

@@ -10,9 +10,11 @@ torch is in the processes of eager, torch.compile and XNNPACK alone.
 import dataclasses
 import functools
 import importlib
+import math
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
@@ -301,10 +303,17 @@ def _pteron(model: str, folder: Path, threads: int, isa: str = "", bits: int | N
     from pteron.runtime import Runtime
 
     del model, threads  # OMP_NUM_THREADS is set
-    path = folder / f"pteron{isa}{bits or ''}.pte"
-    method = Runtime.get().load_program(path).load_method("forward")
+    program = Runtime.get().load_program(folder / f"pteron{isa}{bits or ''}.pte")
+    loaded = threading.local()  # a method for each caller
+    loaded.method = program.load_method("forward")
     inputs = _inputs(folder)
-    return lambda: method.execute(inputs)
+
+    def call() -> Sequence[Any]:
+        if not hasattr(loaded, "method"):
+            loaded.method = program.load_method("forward")
+        return loaded.method.execute(inputs)
+
+    return call
 
 
 _tuned = functools.partial(functools.partial, is_tuned=True)
@@ -357,6 +366,16 @@ def _quantized(bits: int) -> dict[str, Way]:
 #: Not among those that are compared by default: their results are others.
 QUANTIZED_WAYS: Mapping[str, Way] = {**_quantized(8), **_quantized(4)}
 ALL_WAYS: Mapping[str, Way] = {**WAYS, **QUANTIZED_WAYS}
+
+
+def max_relative_error(expected: Path, found: str) -> float:
+    """The largest difference over the largest expected magnitude, of all outputs."""
+    with np.load(expected) as right, np.load(found) as ours:
+        if set(right) != set(ours) or any(right[n].shape != ours[n].shape for n in right):
+            return math.inf
+        errors = [np.abs(ours[n] - right[n]).max() / (np.abs(right[n]).max() or 1.0) for n in right]
+    worst = float(np.max(errors))
+    return worst if math.isfinite(worst) else math.inf
 
 
 def made_s(folder: Path, way: str) -> float | None:

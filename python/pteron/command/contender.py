@@ -14,13 +14,16 @@ and the named module, run with these arguments, serves requests until its parent
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -68,11 +71,17 @@ class Contender:
         for them."""
         return self._answer()
 
-    def calls(self, count: int) -> dict[str, Any]:
-        """Runs `count` calls: `seconds` of each, number of working `threads`, and peak `memory` in
-        bytes."""
+    def calls(self, count: int, callers: int = 1, pause_s: float = 0) -> dict[str, Any]:
+        """Runs calls: `seconds` of each, `wall_s` of all, number of working `threads`, and peak
+        `memory` in bytes.
+
+        Args:
+            count: of each caller.
+            callers: threads that call at the same time; above 1, `threads` are those left after.
+            pause_s: that a caller is idle before each call.
+        """
         assert self.process.stdin
-        print(count, file=self.process.stdin, flush=True)
+        print(count, callers, pause_s, file=self.process.stdin, flush=True)
         return self._answer()
 
     def calls_in(self, seconds: float) -> int:
@@ -137,10 +146,10 @@ def serve(
     load: Callable[[], Callable[[], Any]],
     about: Callable[[Any], Mapping[str, Any]] = lambda first: {},
 ) -> None:
-    """Loads, calls once, then runs as many calls as each line of stdin requests.
+    """Loads, calls once, then runs the calls that each line of stdin requests.
 
     Args:
-        load: returns the callable.
+        load: returns the callable; callers above 1 call it from threads of their own.
         about: further data for the parent, computed from the first result.
     """
     answers = os.fdopen(os.dup(1), "w")
@@ -154,14 +163,39 @@ def serve(
     del first
     for line in sys.stdin:
         time.sleep(_PAUSE_S)
-        call()  # wakes its threads
-        before, seconds = _busy(), []
-        for _ in range(int(line)):
-            start = time.perf_counter()
-            call()
-            seconds.append(time.perf_counter() - start)
-        answer = {"seconds": seconds, "threads": _worked(before), "memory": _memory()}
+        count, callers, pause_s = line.split()
+        calls = functools.partial(_calls, call, int(count), float(pause_s))
+        before = _busy()
+        if callers == "1":
+            found = [calls(threading.Barrier(1))]
+        else:
+            with ThreadPoolExecutor(int(callers)) as pool:
+                found = list(pool.map(calls, [threading.Barrier(int(callers))] * int(callers)))
+        starts = [start for times in found for start, _ in times]
+        ends = [end for times in found for _, end in times]
+        answer = {
+            "seconds": [end - start for times in found for start, end in times],
+            "wall_s": max(ends) - min(starts),
+            "threads": _worked(before),
+            "memory": _memory(),
+        }
         print(json.dumps(answer), file=answers, flush=True)
+
+
+def _calls(
+    call: Callable[[], Any], count: int, pause_s: float, together: threading.Barrier
+) -> list[tuple[float, float]]:
+    """Start and end of each call of one caller."""
+    call()  # wakes its threads
+    together.wait()
+    times = []
+    for _ in range(count):
+        if pause_s:
+            time.sleep(pause_s)
+        start = time.perf_counter()
+        call()
+        times.append((start, time.perf_counter()))
+    return times
 
 
 def _busy() -> dict[str, int]:

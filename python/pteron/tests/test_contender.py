@@ -47,6 +47,15 @@ def test_calls_are_timed() -> None:
             contender.calls(12)
 
 
+def test_callers_at_the_same_time_and_pauses() -> None:
+    with Contender("ours", "answers") as contender:
+        contender.begun()
+        answer = contender.calls(2, callers=3, pause_s=0.05)
+        assert len(answer["seconds"]) == 6
+        assert 0.05 < answer["wall_s"]
+        assert max(answer["seconds"]) < 0.05  # the pause is not in it
+
+
 def test_a_program_that_cannot_start_is_an_error() -> None:
     with (
         Contender("ours", "answers", "--broken") as contender,
