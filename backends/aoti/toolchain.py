@@ -6,8 +6,9 @@ Unlike Inductor's own compile step, it has flags per file, parallel compilation 
 * the entry points (equal for all models of a torch release and flag set, so usually cached) and the
   model class, at -O1, since they are long and run once per call;
 * the kernels, at -O3 for the target's instruction set, in files of bounded size;
-* a support file: the size of the weights, embedded device code, and a `__cxa_thread_atexit` that
-  registers nothing, without which the first failing thread would keep the shared object loaded.
+* a support file: the size of the weights, embedded device code, a `__cxa_thread_atexit` that
+  registers nothing, without which the first failing thread would keep the shared object loaded, and
+  an `operator new` that may fail in parallel regions.
 
 Only the `AOTInductor*` entry points are exported, no symbol is STB_GNU_UNIQUE, the symbol table is
 stripped, and no path of the build machine is included: equal sources give equal bytes.
@@ -367,6 +368,20 @@ class BuildStep:
             )
 
 
+# What it throws would end the process in a parallel region; the check leaves the region.
+_OPERATOR_NEW = """\
+#ifdef __ELF__
+#include <new>
+extern "C" void aoti_torch_check(bool, const char*, const char*, unsigned, const char*);
+void* operator new(std::size_t nbytes) {
+  if (void* const data = operator new(nbytes, std::nothrow)) return data;
+  aoti_torch_check(false, "operator new", "", 0, "std::bad_alloc");
+  __builtin_unreachable();
+}
+void* operator new[](std::size_t nbytes) { return operator new(nbytes); }
+#endif"""
+
+
 def _write_support(folder: Path, weights_bytes: int, embedded: Mapping[str, bytes]) -> Path:
     """The support file (see the module's docstring)."""
     lines = [
@@ -378,6 +393,7 @@ def _write_support(folder: Path, weights_bytes: int, embedded: Mapping[str, byte
         f"const unsigned long long _binary_constants_bin_start[2] = {{{weights_bytes}ull, 0}};",
         "const unsigned long long _binary_constants_bin_end[1] = {0};",
         "}",
+        _OPERATOR_NEW,
     ]
     for index, (stem, data) in enumerate(sorted(embedded.items())):
         (folder / f"{index}.bin").write_bytes(data)

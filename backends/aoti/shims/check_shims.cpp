@@ -1,4 +1,6 @@
 // Assertions and warnings of generated code, and autograd mode, which is ignored.
+#include <cstring>
+#include <new>
 #include <stdexcept>
 #include <utility>
 
@@ -10,18 +12,24 @@
 namespace pteron::aoti {
 namespace {
 
+// Whether the check is that of operator new in backends/aoti/toolchain.py.
+bool is_of_memory(const char* function) {
+  return function && std::strcmp(function, "operator new") == 0;
+}
+
 // Records the failure; true if the caller must leave by region_exit(). Leaves no object with a
 // destructor behind.
 bool note_failed_check(const char* function, const char* file, uint32_t line,
                        const char* message) noexcept {
+  // There may be no memory for a message.
   Error error =
-      make_error(Error::InvalidArgument, "%s (%s, %s:%u)", message ? message : "check failed",
-                 function ? function : "?", file ? file : "?", line);
-  if (const RegionExit& exit = region_exit(); exit.fail) {
-    Error copy(error.code(), error.message());
-    if (exit.fail(std::move(copy))) return true;
-  }
-  fail_run(std::move(error));
+      is_of_memory(function)
+          ? Error(Error::MemoryAllocationFailed)
+          : make_error(Error::InvalidArgument, "%s (%s, %s:%u)", message ? message : "check failed",
+                       function ? function : "?", file ? file : "?", line);
+  const RegionExit& exit = region_exit();
+  if (exit.fail && exit.fail(&error)) return true;
+  if (!is_of_memory(function)) fail_run(std::move(error));
   return false;
 }
 
@@ -36,6 +44,7 @@ PTERON_AOTI_SHIM(void, check)
 (bool condition, const char* function, const char* file, uint32_t line, const char* message) {
   if (__builtin_expect(condition, 1)) return;
   if (note_failed_check(function, file, line, message)) region_exit().leave();
+  if (is_of_memory(function)) throw std::bad_alloc();
   throw std::runtime_error(shim_error());
 }
 

@@ -1,4 +1,5 @@
-// A failed assertion in the model ends the model's call, also inside a parallel region.
+// A failed assertion in the model ends the model's call, also inside a parallel region. So does an
+// operator new of the model that finds no memory.
 //
 //   if (run_has_failed()) return take_run_failure();      // after the model's code has returned
 //
@@ -17,8 +18,8 @@ namespace pteron::aoti {
 
 // How a parallel region is left.
 struct RegionExit {
-  // Records the error if the calling thread is in a region; otherwise returns false without effect.
-  bool (*fail)(Error error) noexcept = nullptr;
+  // Takes the error if the calling thread is in a region; otherwise returns false without effect.
+  bool (*fail)(Error* error) noexcept = nullptr;
   // Leaves the region without running destructors. Does not return.
   void (*leave)() = nullptr;
 };

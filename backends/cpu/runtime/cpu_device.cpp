@@ -9,6 +9,7 @@
 #include "pteron/backends/cpu/runtime/kernels/parallel.h"
 #include "pteron/backends/cpu/runtime/openmp/denormals.h"
 #include "pteron/backends/cpu/runtime/openmp/thread_count.h"
+#include "pteron/runtime/core/catch_exceptions.h"
 #include "pteron/runtime/platform/cpu_features.h"
 
 namespace pteron::cpu {
@@ -22,7 +23,10 @@ class RunScope final : public aoti::ContainerScope {
       : threads_(threads), at_most_(at_most), flush_denormals_(flush_denormals) {}
 
   Error enter() noexcept override {
-    limit_.emplace(at_most_ ? std::min(threads_, max_threads()) : threads_);
+    PTERON_RETURN_IF_ERROR(catch_exceptions([this]() -> Error {  // the first counts processors
+      limit_.emplace(at_most_ ? std::min(threads_, max_threads()) : threads_);
+      return Error::Ok;
+    }));
     flushed_ = openmp::flushes_denormals();
     if (flush_denormals_) openmp::set_flush_denormals(true);
     return Error::Ok;

@@ -13,8 +13,11 @@ namespace {
 std::atomic<int64_t> live{0};
 std::atomic<int64_t> peak{0};
 std::atomic<int64_t> limit{INT64_MAX};
+// Allocations until one fails; negative afterwards.
+std::atomic<int64_t> until_failure{INT64_MAX};
 
 void* allocate(size_t nbytes) noexcept {
+  if (FailingAllocation::is_due()) return nullptr;
   if (nbytes > PTRDIFF_MAX || live + static_cast<int64_t>(nbytes) > limit) return nullptr;
   void* const block = std::malloc(std::max<size_t>(nbytes, 1));
   if (!block) return nullptr;
@@ -42,6 +45,15 @@ AllocationMeter::AllocationMeter(size_t limit_nbytes) {
 }
 
 AllocationMeter::~AllocationMeter() { limit = INT64_MAX; }
+
+int64_t live_nbytes() { return live; }
+
+FailingAllocation::FailingAllocation(int64_t count) { until_failure = count; }
+FailingAllocation::~FailingAllocation() { until_failure = INT64_MAX; }
+bool FailingAllocation::failed() const { return until_failure < 0; }
+bool FailingAllocation::is_due() {
+  return until_failure.load(std::memory_order_relaxed) <= INT32_MAX && until_failure-- == 0;
+}
 
 size_t AllocationMeter::peak_nbytes() const { return static_cast<size_t>(peak - before); }
 

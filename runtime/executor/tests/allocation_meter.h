@@ -24,4 +24,27 @@ class AllocationMeter final {
   size_t peak_nbytes() const;
 };
 
+// Of all that operator new gave out.
+int64_t live_nbytes();
+
+// Makes one allocation fail: the one after `count` others, by any thread, from construction on. One at
+// a time.
+//
+//   for (int64_t count = 0;; ++count) {
+//     const FailingAllocation failing(count);
+//     const Error error = step();
+//     if (!failing.failed()) break;   // it makes `count` allocations
+//   }
+class FailingAllocation final {
+ public:
+  explicit FailingAllocation(int64_t count);
+  ~FailingAllocation();
+  FailingAllocation(const FailingAllocation&) = delete;
+  FailingAllocation& operator=(const FailingAllocation&) = delete;
+
+  bool failed() const;
+  // Whether the allocation that is about to be made should fail; operator new asks.
+  static bool is_due();
+};
+
 }  // namespace pteron::testing

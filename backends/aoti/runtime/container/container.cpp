@@ -132,6 +132,7 @@ Container::~Container() {
   api_->destroy(handle_);
 }
 
+// Also where the status is 0, since some of the container's code does not look at what a shim returns.
 Error Container::failure(const char* what) const {
   if (run_has_failed()) return take_run_failure().with_context(what);
   std::string message = what;
@@ -140,7 +141,7 @@ Error Container::failure(const char* what) const {
     message += ": ";
     message += own;
   }
-  if (shim_error().empty()) return Error(Error::Internal, std::move(message));
+  if (shim_error_code() == Error::Ok) return Error(Error::Internal, std::move(message));
   message += " (" + shim_error() + ")";
   return Error(shim_error_code(), std::move(message));
 }
@@ -182,7 +183,9 @@ Error Container::set_borrowed_constants(std::vector<NamedConstant> constants) {
   const int32_t status =
       api_->update_user_managed(handle_, pairs.data(), pairs.size(), false, false);
   shallow_handles_ = handles.take();
-  return status == 0 ? Error(Error::Ok) : failure("the model does not take its constants");
+  return status == 0 && shim_error_code() == Error::Ok
+             ? Error(Error::Ok)
+             : failure("the model does not take its constants");
 }
 
 Error Container::copy_constants(Span<const uint8_t> blob) {
@@ -205,7 +208,7 @@ Error Container::copy_constants(Span<const uint8_t> blob) {
   Entered entered(scope_.get());
   PTERON_RETURN_IF_ERROR(entered.take_error());
   clear_shim_error();
-  return api_->update_from_blob(handle_, blob.data()) == 0
+  return api_->update_from_blob(handle_, blob.data()) == 0 && shim_error_code() == Error::Ok
              ? Error(Error::Ok)
              : failure("the model does not take its constants");
 }
@@ -226,9 +229,11 @@ Error Container::run(Span<SlimTensor*> inputs, Span<SlimTensor*> outputs, void* 
     return error;
   }
   const slim::MemoryUse::Run run(memory_use_);
+  clear_shim_error();
   const int32_t status = api_->run(handle_, inputs.data(), inputs.size(), outputs.data(),
                                    outputs.size(), stream, nullptr);
-  if (__builtin_expect(status == 0 && !run_has_failed(), 1)) return Error::Ok;
+  const bool shims_failed = shim_error_code() != Error::Ok;
+  if (__builtin_expect(status == 0 && !run_has_failed() && !shims_failed, 1)) return Error::Ok;
   Error error = failure("the model failed");
   clear_shim_error();
   delete_all(inputs);

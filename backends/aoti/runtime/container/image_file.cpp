@@ -9,6 +9,8 @@
 #include <system_error>
 #include <utility>
 
+#include "pteron/runtime/core/catch_exceptions.h"
+
 namespace pteron::aoti {
 namespace {
 
@@ -46,16 +48,17 @@ Result<void*> open_through_file(const std::string& name, Span<const uint8_t> byt
   const char* const kept = kept_code_folder();
   const char* const parent = kept ? kept : std::getenv("TMPDIR");
   std::string folder = std::string(parent && *parent ? parent : "/tmp") + "/pteron.XXXXXX";
+  path->reserve(folder.size() + 1 + name.size());  // once there is a folder, nothing may throw
   if (!mkdtemp(folder.data())) return failure("making a folder for code,", folder);
-  *path = folder + "/" + name;
-  Result<void*> handle = [&]() -> Result<void*> {
+  path->assign(folder).append("/").append(name);
+  Result<void*> handle = catch_exceptions([&]() -> Result<void*> {
     const int file = open(path->c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (file < 0) return failure("making", *path);
     Error error = write_all(file, bytes);
     if (close(file) != 0 && error.ok()) error = failure("writing", *path);
     PTERON_RETURN_IF_ERROR(std::move(error));
     return open_library(*path);
-  }();
+  });
   if (kept && handle.ok()) return handle;
   unlink(path->c_str());
   rmdir(folder.c_str());

@@ -12,6 +12,7 @@
 #include "pteron/backends/aoti/runtime/container/elf_imports.h"
 #include "pteron/backends/aoti/runtime/container/image.h"
 #include "pteron/backends/aoti/runtime/container/image_file.h"
+#include "pteron/runtime/core/catch_exceptions.h"
 
 #ifndef MFD_EXEC
 #define MFD_EXEC 0x0010U
@@ -47,13 +48,13 @@ Result<void*> open_through_memory(const std::string& name, Span<const uint8_t> b
   int file = memfd_create(name.c_str(), flags | MFD_EXEC);
   if (file < 0 && errno == EINVAL) file = memfd_create(name.c_str(), flags);  // older kernels
   if (file < 0) return failure("memfd_create");
-  Result<void*> handle = [&]() -> Result<void*> {
+  Result<void*> handle = catch_exceptions([&]() -> Result<void*> {
     PTERON_RETURN_IF_ERROR(write_all(file, bytes));
     const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL;
     if (fcntl(file, F_ADD_SEALS, seals) != 0) return failure("sealing");
     *path = path_of(file);
     return open_library(*path);
-  }();
+  });
   close(file);
   return handle;
 }
@@ -86,15 +87,19 @@ bool is_openmp_runtime(void* object, const std::string& path) {
 
 // The object brought an OpenMP runtime as a dependency. Its idle threads run that library's code,
 // so it is never unloaded.
-void keep_openmp_runtimes() {
+Error keep_openmp_runtimes() {
   std::vector<std::string>
       paths;  // the iteration must finish before the loader can be called again
-  const auto note = [](dl_phdr_info* info, size_t, void* data) {
-    if (*info->dlpi_name) static_cast<std::vector<std::string>*>(data)->push_back(info->dlpi_name);
-    return 0;
+  const auto note = [](dl_phdr_info* info, size_t, void* data) -> int {
+    const Error error = catch_exceptions([&]() -> Error {  // the loader is C
+      static_cast<std::vector<std::string>*>(data)->push_back(info->dlpi_name);
+      return Error::Ok;
+    });
+    return error.ok() ? 0 : error.code();
   };
-  (void)dl_iterate_phdr(note, &paths);
+  if (dl_iterate_phdr(note, &paths) != 0) return Error::MemoryAllocationFailed;
   for (const std::string& path : paths) {
+    if (path.empty()) continue;  // the program itself
     void* const object = dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
     if (!object) continue;
     if (is_openmp_runtime(object, path)) {
@@ -102,6 +107,7 @@ void keep_openmp_runtimes() {
     }
     dlclose(object);
   }
+  return Error::Ok;
 }
 
 }  // namespace
@@ -127,7 +133,10 @@ Result<void*> open_image(const std::string& name, Span<const uint8_t> bytes) {
         "set TMPDIR to a folder that this user may write to and execute from (no noexec mount)",
         in_memory.c_str(), handle.error().message().c_str());
   }
-  keep_openmp_runtimes();
+  if (Error error = catch_exceptions(keep_openmp_runtimes); !error.ok()) {
+    dlclose(*handle);
+    return error;
+  }
   return handle;
 }
 

@@ -44,10 +44,8 @@ Result<std::shared_ptr<SharedObject>> SharedObject::load(Span<const uint8_t> byt
                          bytes.size(), to_hex(found).c_str(), to_hex(digest).c_str());
   LoadedObjects& objects = loaded_objects();
   std::lock_guard<ForkMutex> lock(objects.mutex);
-  if (auto known = objects.by_digest.find(digest); known != objects.by_digest.end()) {
-    if (std::shared_ptr<SharedObject> object = known->second.lock()) return object;
-    objects.by_digest.erase(known);
-  }
+  std::weak_ptr<SharedObject>& known = objects.by_digest[digest];
+  if (std::shared_ptr<SharedObject> object = known.lock()) return object;
 
   std::shared_ptr<SharedObject> object(new SharedObject);
   object->digest_ = digest;
@@ -63,7 +61,7 @@ Result<std::shared_ptr<SharedObject>> SharedObject::load(Span<const uint8_t> byt
 
   PTERON_ASSIGN_OR_RETURN(object->handle_,
                           open_image("pteron_model_" + to_hex(digest).substr(0, 16), copy));
-  objects.by_digest[digest] = object;
+  known = object;
   return object;
 }
 

@@ -16,8 +16,8 @@
 namespace pteron::cpu::openmp {
 namespace {
 
-[[maybe_unused]] const bool registered =
-    aoti::set_region_exit({&fail_member, [] { leave_member(); }});
+[[maybe_unused]] const bool registered = aoti::set_region_exit(
+    {[](Error* error) noexcept { return fail_member(std::move(*error)); }, [] { leave_member(); }});
 
 std::atomic<uint32_t> unnamed_critical{0};
 std::atomic<uint32_t> atomic_section{0};

@@ -81,7 +81,7 @@ bool begin_single() {
   return !member || !member->team || member->team->begin_single(*member);
 }
 
-bool fail_member(Error error) noexcept {
+bool fail_member(Error&& error) noexcept {
   Member* member = thread_state().member;
   if (!member) return false;
   if (Team* team = member->root->team) {

@@ -46,7 +46,7 @@ bool begin_single();
 
 // Records the failure of the calling member; outside a region returns false without effect. Then
 // call leave_member(), with no pending destructor that must run.
-bool fail_member(Error error) noexcept;
+bool fail_member(Error&& error) noexcept;
 [[noreturn]] void leave_member();
 
 }  // namespace pteron::cpu::openmp
