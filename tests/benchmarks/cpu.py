@@ -74,7 +74,7 @@ _REST = {
     "load ms": "load_ms",
     "first call ms": "first_ms",
     "memory MB": "memory_mb",
-    "threads": "threads",
+    "threads": "worked",
 }
 
 
@@ -160,7 +160,7 @@ def measure(
             found[way] |= {
                 "median_ms": statistics.median(means) * 1e3,
                 "rounds": len(means),
-                "threads": answers[-1]["threads"],
+                "worked": answers[-1]["threads"],
                 "memory_mb": answers[-1]["memory"] / 1e6,
             }
     return found

@@ -16,7 +16,10 @@ from tests.benchmarks.results import commit
 _MAKE_S = 1800
 
 #: What decides on our programs and on what runs them.
-_COMPILED = ("backends", "exir", "runtime", "schema", "third_party/python")
+_COMPILED = (
+    *("backends", "exir", "runtime", "schema", "third_party/python"),
+    *(":(exclude,glob)**/*.md", ":(exclude,glob)**/tests/**"),
+)
 
 
 def versions_of_packages() -> dict[str, str]:
