@@ -42,19 +42,17 @@ def make(
     folder.mkdir(parents=True, exist_ok=True)
     failed: dict[str, str] = {}
     for way in dict.fromkeys(["eager", *ways]):
-        made = folder / f"{way}.made"
-        if made.exists() and is_same(made.read_text(), versions[way]):
+        made = folder / f"{way}.made"  # the version, then why there is no file
+        version, *why = (made.read_text() if made.exists() else "").splitlines() or [""]
+        if is_same(version, versions[way]):
+            if why:
+                failed[way] = why[0]
             continue
         logging.info("%s: making %s", model, way)
         try:
             done = subprocess.run(
-                [
-                    sys.executable,
-                    "-m",
-                    "tests.benchmarks.cpu_ways",
-                    *job(model, way, folder, threads),
-                ]
-                + ["make"],
+                [sys.executable, "-m", "tests.benchmarks.cpu_ways"]
+                + [*job(model, way, folder, threads), "make"],
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
                 capture_output=True,
                 text=True,
@@ -65,16 +63,16 @@ def make(
             continue
         if done.returncode:
             (folder / f"{way}.log").write_text(done.stderr)
-            failed[way] = without_paths("".join(done.stderr.strip().splitlines()[-1:])[:200])
+            last = done.stderr.strip().splitlines()[-1:] or [f"ended with {done.returncode}"]
+            failed[way] = without_paths(last[0][:200])
             logging.warning("%s: %s: %s", model, way, failed[way])
-        else:
-            made.write_text(versions[way])
+        made.write_text("\n".join([versions[way], *([failed[way]] if way in failed else [])]))
     return failed
 
 
 def without_paths(text: str) -> str:
     """A message that may be published: folders of this machine are left out."""
-    return re.sub(r"(?<![\w:])/(?:[^\s/'\"]+/)+", "", text)
+    return re.sub(r"(?<![\w:/])/(?:[^\s/'\"]+/)+", "", text)
 
 
 def is_same(version: str, wanted: str) -> bool:
