@@ -38,6 +38,33 @@ def test_any_bytes_can_be_sorted(tmp_path: Path) -> None:
         np.testing.assert_array_equal(mine, wanted.numpy())
 
 
+class _Rows(nn.Module):
+    """Rows of bools are compared, too."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.unique(x, dim=0, return_inverse=True, return_counts=True)
+
+
+def test_any_bytes_can_be_compared_by_rows(tmp_path: Path) -> None:
+    """A row is one of the unique rows, byte by byte; those of bools are torch's."""
+    path = tmp_path / "model.pte"
+    shape = (1500, 3)
+    generator = np.random.default_rng(0)
+    lower_to_file(torch.export.export(_Rows(), (torch.zeros(shape, dtype=torch.bool),)), path)
+    method = Runtime.get().load_program(path).load_method("forward")
+    for high in (3, 256):
+        raw = generator.integers(0, high, shape, np.uint8)
+        rows, inverse, counts = (np.asarray(v) for v in method.execute([raw.view(np.bool_)]))
+        assert counts.sum() == len(raw)
+        np.testing.assert_array_equal(rows.view(np.uint8)[inverse], raw)
+        np.testing.assert_array_equal(np.bincount(inverse, minlength=len(rows)), counts)
+        assert len(rows) == len(np.unique(raw, axis=0))
+    x = torch.from_numpy(generator.integers(0, 2, shape, np.uint8)).bool()
+    found = method.execute([x.numpy()])
+    for mine, wanted in zip(found, _Rows()(x), strict=True):
+        np.testing.assert_array_equal(np.asarray(mine), wanted.numpy())
+
+
 class _Masked(nn.Module):
     def forward(
         self, x: torch.Tensor, mask: torch.Tensor, source: torch.Tensor

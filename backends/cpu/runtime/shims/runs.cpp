@@ -46,17 +46,22 @@ void number(const aoti::RunsCall& call) {
   }
 }
 
+// As in sort.cpp: algorithms rely on an order that bools of other bytes than 0 and 1 do not have.
+DType compared(const SlimTensor& rows) {
+  return rows.dtype() == DType::Bool ? DType::Byte : rows.dtype();
+}
+
 }  // namespace
 
 Error order_rows(const SlimTensor& rows, const SlimTensor& order_of_rows) {
   int64_t* const numbers = order_of_rows.data_as<int64_t>();
-  PTERON_DISPATCH_REAL(rows.dtype(), T, order<T>(rows, numbers); return Error::Ok);
+  PTERON_DISPATCH_REAL(compared(rows), T, order<T>(rows, numbers); return Error::Ok);
   return aoti::no_kernel_for(rows);
 }
 
 Error mark_runs(const SlimTensor& rows, const SlimTensor* order_of_rows, const SlimTensor& starts) {
   const int64_t* const order = order_of_rows ? order_of_rows->data_as<const int64_t>() : nullptr;
-  PTERON_DISPATCH_REAL(rows.dtype(), T, mark<T>(rows, order, starts.data_as<bool>());
+  PTERON_DISPATCH_REAL(compared(rows), T, mark<T>(rows, order, starts.data_as<bool>());
                        return Error::Ok);
   return aoti::no_kernel_for(rows);
 }
