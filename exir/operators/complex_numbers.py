@@ -367,9 +367,11 @@ _BY_OPERATOR: Table = {
     **dict.fromkeys((aten.mm.default, aten.bmm.default), _matmul),
     aten.where.self: _where,
     aten._to_copy.default: _to_copy,
-    aten.view.default: _on_pairs(lambda a, rank, sizes: a.view([*sizes, 2])),
-    aten._unsafe_view.default: _on_pairs(lambda a, rank, sizes: a.reshape([*sizes, 2])),
-    aten.reshape.default: _on_pairs(lambda a, rank, sizes: a.reshape([*sizes, 2])),
+    # Also of a view: what the rules compute may have other strides.
+    **dict.fromkeys(
+        (aten.view.default, aten._unsafe_view.default, aten.reshape.default),
+        _on_pairs(lambda a, rank, sizes: a.reshape([*sizes, 2])),
+    ),
     aten.expand.default: _on_pairs(lambda a, rank, sizes: a.expand([*sizes, 2])),
     aten.permute.default: _on_pairs(
         lambda a, rank, dims: a.permute([*(dim % rank for dim in dims), rank])

@@ -63,6 +63,7 @@ def complex_values(program: torch.export.ExportedProgram) -> list[str]:
         lambda a, b, r: a.unsqueeze(-2).expand(3, 5, 4) * b[:, None, :],
         lambda a, b, r: a.reshape(2, 6).permute(1, 0)[1:, -1].flip(0),
         lambda a, b, r: torch.cat([a, b], -1).view(2, -1) * torch.stack([b, a], -1).view(2, -1),
+        lambda a, b, r: (a.mT * b.mT).mT.view(-1),
         lambda a, b, r: a[torch.tensor([2, 0])][:, torch.tensor([1, 1])] * -b[0, 0],
         lambda a, b, r: nn.functional.pad(a, (1, 2)).squeeze(),
         lambda a, b, r: a.to(torch.complex128) * b,
