@@ -371,10 +371,20 @@ class BuildStep:
 # What it throws would end the process in a parallel region; the check leaves the region.
 _OPERATOR_NEW = """\
 #ifdef __ELF__
+#include <cstdlib>
 #include <new>
 extern "C" void aoti_torch_check(bool, const char*, const char*, unsigned, const char*);
 void* operator new(std::size_t nbytes) {
-  if (void* const data = operator new(nbytes, std::nothrow)) return data;
+  static thread_local bool is_in_here;  // by a C++ runtime that is linked in
+  void* data = nullptr;
+  if (is_in_here) {
+    data = std::malloc(nbytes ? nbytes : 1);
+  } else {
+    is_in_here = true;
+    data = operator new(nbytes, std::nothrow);
+    is_in_here = false;
+  }
+  if (data) return data;
   aoti_torch_check(false, "operator new", "", 0, "std::bad_alloc");
   __builtin_unreachable();
 }

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "pteron/backends/aoti/shims/private_names.h"
+#include "pteron/runtime/platform/guard_pages.h"
 
 namespace pteron::aoti {
 namespace {
@@ -59,6 +60,8 @@ bool is_allowed(std::string_view name, std::string_view version) {
   if (has_word(kSystemVersions, version.substr(0, prefix)) || has_word(kSystemFunctions, name)) {
     return true;
   }
+  // Only a runtime that has the sanitizer runs code that was compiled with it.
+  if (kAddressSanitizer && name.substr(0, 7) == "__asan_") return true;
   std::string_view base = name;
   if (remove_ends("__", "_chk", &base) || remove_ends("__isoc23_", "", &base) ||
       remove_ends("__isoc99_", "", &base)) {
