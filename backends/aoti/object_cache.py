@@ -22,8 +22,6 @@ import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from pteron.backends.aoti import workers
-
 _DEFAULT_MB = 2048
 _NEW = ".new-"
 _DIGEST = ".sha256"
@@ -67,15 +65,22 @@ class ObjectCache:
         self._being_made: dict[Path, threading.Lock] = {}
         self._unchecked = limit_bytes  # written since the folder was looked through
 
-    def get(self, key: str, suffix: str, make: Callable[[Path], None]) -> Path:
+    def get(
+        self,
+        key: str,
+        suffix: str,
+        make: Callable[[Path], None],
+        unfinished: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
+    ) -> Path:
         """The file of `key`. If it is missing or not what was written, `make(path)` writes it to
-        a temporary path first. Concurrent requests for a key wait for the first one."""
+        a temporary path first, which is there inside of `unfinished()`. Concurrent requests for a
+        key wait for the first one."""
         path = self._path(key, suffix)
         with self._lock:
             being_made = self._being_made.setdefault(path, threading.Lock())
         with being_made:
             if not _is_intact(path):
-                self._make(path, suffix, make)
+                self._make(path, suffix, make, unfinished)
         return path
 
     def find(self, key: str, suffix: str) -> bytes | None:
@@ -123,12 +128,18 @@ class ObjectCache:
     def _path(self, key: str, suffix: str) -> Path:
         return self.folder / key[:2] / f"{key}{suffix}"
 
-    def _make(self, path: Path, suffix: str, make: Callable[[Path], None]) -> None:
+    def _make(
+        self,
+        path: Path,
+        suffix: str,
+        make: Callable[[Path], None],
+        unfinished: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
+    ) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         temporary = path.with_name(f"{_NEW}{secrets.token_hex(8)}{suffix}")
         _unfinished.add(temporary)
         try:
-            with workers.unfinished():
+            with unfinished():
                 make(temporary)
                 _digest_of(path).write_text(_sha256(temporary))
                 os.replace(temporary, path)

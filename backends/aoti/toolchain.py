@@ -318,7 +318,8 @@ class BuildStep:
             arguments = [*self.common_flags, *source.flags, "-x", "c++", "-c", "-", "-o", str(path)]
             self._run(arguments, f'{source.header}#line 1 "<stdin>"\n{source.text}')
 
-        return self.cache.get(self._key("object", source), ".o", compile_object).read_bytes()
+        key = self._key("object", source)
+        return self.cache.get(key, ".o", compile_object, workers.unfinished).read_bytes()
 
     def link(self, folder: Path, objects: Sequence[bytes], support: Path) -> bytes:
         """Links a shared object that exports only the container's entry points."""

@@ -42,8 +42,8 @@ _POLL = 0.2
 #: Seconds after which the exception is raised again: weak reference callbacks ignore exceptions.
 _AGAIN = 0.4
 
-#: Arguments: the pipe, the file to remove or nothing, what is done with the watching shell at the end
-#: of the command, and the command. GCC and its subprocesses remove their files on SIGTERM.
+#: Arguments: the pipe, the file to remove or nothing, what is done with the watching shell at the
+#: end, and the command. GCC and its subprocesses remove their files on SIGTERM.
 _WATCHED = """
 { trap "" TERM; read _; kill -TERM 0; rm -f "$2"; sleep 0.1; rm -f "$2"; kill -KILL 0; } \
     <"/dev/fd/$1" >/dev/null 2>&1 &

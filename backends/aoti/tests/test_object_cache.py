@@ -146,7 +146,8 @@ def make(path):
     if sys.argv[2] == "killed":
         os.kill(os.getpid(), signal.SIGKILL)
 
-path = ObjectCache(pathlib.Path(sys.argv[1]), 1 << 20).get("ab12", ".o", make)
+cache = ObjectCache(pathlib.Path(sys.argv[1]), 1 << 20)
+path = cache.get("ab12", ".o", make, workers.unfinished)
 assert path.exists()
 """
 
