@@ -134,7 +134,7 @@ void check_cost(const char* what, size_t nbytes, size_t most_memory,
               ::testing::UnitTest::GetInstance()->current_test_info()->name(), what, nbytes / 1000,
               seconds, peak / 1000, result.c_str());
   if (kIsInstrumented) return;
-  EXPECT_LT(seconds, 1);
+  EXPECT_LT(seconds, 2);  // at most 0.7 where the core's other thread is idle
   EXPECT_LT(peak, most_memory);
 }
 
