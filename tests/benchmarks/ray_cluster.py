@@ -91,9 +91,12 @@ class OnnxRuntime:
         )
 
     def __call__(self, batch: Any) -> Any:
-        parts = [batch["image"][i : i + _BATCH] for i in range(0, len(batch["image"]), _BATCH)]
-        logits = np.concatenate([self._session.run(None, {"image": part})[0] for part in parts])
-        return {"id": batch["id"], "logits": logits, "pid": np.full(len(logits), os.getpid())}
+        n = len(batch["image"])
+        padded = np.resize(batch["image"], (n + -n % _BATCH, *batch["image"].shape[1:]))
+        parts = [padded[i : i + _BATCH] for i in range(0, len(padded), _BATCH)]
+        logits = [self._session.run(None, {"image": part})[0] for part in parts]
+        pids = np.full(n, os.getpid())
+        return {"id": batch["id"], "logits": np.concatenate(logits)[:n], "pid": pids}
 
 
 def _prepare(folder: Path) -> None:
