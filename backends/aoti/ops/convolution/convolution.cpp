@@ -24,11 +24,12 @@ Error check(const SlimTensor& input, const SlimTensor& weight, const SlimTensor*
                          Error::InvalidArgument,
                          "%s; expected input and weight of 3 to 5 dimensions each", all().c_str());
   const int64_t channels = input.size(1), first = weight.size(0), second = weight.size(1);
-  const bool fits = groups >= 1 && first % groups == 0 &&
-                    (transposed ? first == channels : second * groups == channels);
+  int64_t seconds = 0;  // of all groups
+  const bool fits = groups >= 1 && !__builtin_mul_overflow(second, groups, &seconds) &&
+                    first % groups == 0 && (transposed ? first : seconds) == channels;
   PTERON_CHECK_OR_RETURN(fits, Error::InvalidArgument, "%s; expected channels that fit the groups",
                          all().c_str());
-  const int64_t numbers = transposed ? second * groups : first;
+  const int64_t numbers = transposed ? seconds : first;
   PTERON_CHECK_OR_RETURN(!bias || (bias->dim() == 1 && bias->size(0) == numbers),
                          Error::InvalidArgument, "%s; expected a bias of %lld numbers",
                          all().c_str(), static_cast<long long>(numbers));
@@ -55,12 +56,15 @@ Error convolve(const Kernels& kernels, const SlimTensor& input, const SlimTensor
   for (size_t d = 2; d < input.dim(); ++d) {
     const size_t k = 3 + d - input.dim();
     const int64_t in = input.size(d), kernel = weight.size(d);
+    PTERON_CHECK_OR_RETURN(
+        in >= 1 && in <= INT32_MAX && kernel >= 1 && kernel <= INT32_MAX, Error::InvalidArgument,
+        "found input %s, weight %s, expected 1 to %d elements in dimension %zu",
+        input.describe().c_str(), weight.describe().c_str(), INT32_MAX, d);
     const int64_t reach = dilations[k] * (kernel - 1) + 1, room = in + 2 * paddings[k] - reach;
     const int64_t size = transposed ? (in - 1) * strides[k] - 2 * paddings[k] + reach + more[k]
                          : room < 0 ? 0
                                     : room / strides[k] + 1;
-    PTERON_CHECK_OR_RETURN(in >= 1 && kernel >= 1 && size >= 1 && size <= INT32_MAX,
-                           Error::InvalidArgument,
+    PTERON_CHECK_OR_RETURN(size >= 1 && size <= INT32_MAX, Error::InvalidArgument,
                            "found input %s, weight %s, which give no output in dimension %zu",
                            input.describe().c_str(), weight.describe().c_str(), d);
     sizes.values[d] = size;

@@ -22,9 +22,11 @@ Error pool(const Kernels& kernels, RegionPooling pooling, const SlimTensor& inpu
       "found input %s, rois %s, expected [images, channels, height, width] and [regions, 5] of one "
       "dtype",
       input.describe().c_str(), rois.describe().c_str());
-  const int64_t bins = pooling.bins[0] * pooling.bins[1];
-  PTERON_CHECK_OR_RETURN(pooling.bins[0] > 0 && pooling.bins[1] > 0, Error::InvalidArgument,
-                         "found %lld x %lld bins, expected 1 or more",
+  int64_t bins = 0;
+  PTERON_CHECK_OR_RETURN(pooling.bins[0] > 0 && pooling.bins[1] > 0 &&
+                             !__builtin_mul_overflow(pooling.bins[0], pooling.bins[1], &bins),
+                         Error::InvalidArgument,
+                         "found %lld x %lld bins, expected 1 or more, and that they can be counted",
                          static_cast<long long>(pooling.bins[0]),
                          static_cast<long long>(pooling.bins[1]));
   PTERON_CHECK_OR_RETURN(!pooling.position_sensitive || input.size(1) % bins == 0,

@@ -17,12 +17,13 @@ size_t innermost_first(size_t rank, size_t* order) {
   return n;
 }
 
-// Dense strides; `order` from the innermost dimension to the outermost.
+// Dense strides; `order` from the innermost dimension to the outermost. Unsigned, since sizes that
+// are not checked yet may overflow.
 void packed_strides(Span<const int64_t> sizes, const size_t* order, int64_t* strides) {
-  int64_t stride = 1;
+  uint64_t stride = 1;
   for (size_t k = 0; k < sizes.size(); ++k) {
-    strides[order[k]] = stride;
-    stride *= std::max<int64_t>(sizes[order[k]], 1);
+    strides[order[k]] = static_cast<int64_t>(stride);
+    stride *= static_cast<uint64_t>(std::max<int64_t>(sizes[order[k]], 1));
   }
 }
 

@@ -130,9 +130,10 @@ Error run(const aoti::AttentionCall& call) {
   const int64_t heads = call.query.size(1);
   const int64_t tiles = (call.query.size(2) + kQueries - 1) / kQueries;
   const int64_t least = 1 << 18;  // minimum multiplications per thread
-  const int64_t work = std::min(kQueries, call.query.size(2)) *
-                       std::max<int64_t>(call.key.size(2), 1) * call.query.size(3);
-  parallel_for(call.query.size(0) * heads * tiles, least / work + 1,
+  // None without keys or where heads have no elements.
+  const int64_t work =
+      std::min(kQueries, call.query.size(2)) * call.key.size(2) * call.query.size(3);
+  parallel_for(call.query.size(0) * heads * tiles, least / std::max<int64_t>(work, 1) + 1,
                [&](int64_t begin, int64_t end) {
                  Tile tile(call.query.size(3), call.value.size(3), !std::is_same_v<T, float>);
                  for (int64_t task = begin; task < end; ++task) {

@@ -57,6 +57,8 @@ def _of(dtype: torch.dtype) -> Iterator[Json]:
     yield _case(f"{name}/no_keys", q, k, v)
     q, k, v = _operands(dtype, 4, 2, 0, 3, 16)
     yield _case(f"{name}/no_queries", q, k, v)
+    (q, k, _), (_, _, v) = _operands(dtype, 4, 2, 3, 7, 0), _operands(dtype, 4, 2, 3, 7, 16)
+    yield _case(f"{name}/no_items", q, k, v, scale=0.3)
     q, k, v = _operands(dtype, 2, 1, 40, 24, 8)
     mask = _mask(dtype, 40, 24)
     mask[7] = _NONE

@@ -181,6 +181,10 @@ def _errors() -> Iterator[Json]:
     yield wrong("channels", "weight float32[4, 3, 2, 2]", channels, weight=numbers(4, 3, 2, 2))
     yield wrong("groups", "3 groups", channels, groups=3)
     yield wrong("no_groups", "0 groups", channels, groups=0)
+    yield wrong("many_groups", channels, groups=2**62)
+    yield wrong("none_of_many", channels, weight=numbers(0, 4, 2, 2), groups=2**62)
+    none = dict(input=numbers(1, 0, 3, 3), weight=numbers(0, 4, 2, 2), transposed=True)
+    yield wrong("transposed_many", channels, **none, groups=2**62)
     yield wrong(
         "transposed", "transposed, 1 groups", channels, weight=numbers(3, 4, 2, 2), transposed=True
     )

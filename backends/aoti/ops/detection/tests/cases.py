@@ -66,6 +66,8 @@ def cases() -> Iterator[Json]:
         parts = ["expected float32 or float64"]
         yield error("dtype", shim, x.half(), wrong, 1.0, 2, 3, *rest, parts=parts)
         yield error("bins", shim, x, wrong, 1.0, 2, 0, *rest, parts=["2 x 0 bins"])
+        many = 2**62
+        yield error("many_bins", shim, x, wrong, 1.0, 4, many, *rest, parts=[f"4 x {many} bins"])
         yield error("none", shim, x[..., :0], regions(1), 1.0, 2, 3, *rest, parts=["elements"])
     parts = ["expected a multiple of 4 channels"]
     yield error("channels", "ps_roi_pool", x, regions(1), 1.0, 2, 2, parts=parts)
