@@ -348,9 +348,9 @@ def insert_trace(
     added to a program at this stage.
     """
     values = [item.meta["val"] for item in inputs]
-    # matmul of torch 2.12 makes dynamic sizes constant, but for that in Python.
-    is_2_12 = torch.__version__.startswith("2.12.")
-    in_python = enable_python_dispatcher() if is_2_12 else contextlib.nullcontext()
+    # matmul of torch 2.11 and 2.12 makes dynamic sizes constant, but for that in Python.
+    is_before = torch.__version__.startswith(("2.11.", "2.12."))
+    in_python = enable_python_dispatcher() if is_before else contextlib.nullcontext()
     with detect_fake_mode(values) or contextlib.nullcontext(), in_python:
         traced = make_fx(function, decomposition_table=table)(*values)
     graph: Graph = before.graph

@@ -92,5 +92,5 @@ def test_sessions_do_not_see_each_other(program_file: pathlib.Path, eager: Any) 
 def test_each_weight_is_stored_once(program_file: pathlib.Path) -> None:
     gpt: Gpt = make_gpt(_LAYERS)
     weights = sum(p.numel() * p.element_size() for p in gpt.parameters())
-    code_and_tables = 3_000_000
+    code_and_tables = 3_500_000  # 2.7 MB by GCC 12, 3.2 by GCC 13
     assert weights <= program_file.stat().st_size <= weights + code_and_tables

@@ -33,8 +33,9 @@ def _bounded(x: torch.Tensor, most: int) -> torch.Tensor:
     return x
 
 
-#: torch.export of 2.11 takes the indices of `unique` for float32, and refuses uint8 in `_int_mm`.
+#: torch.export of 2.11 takes what `unique` counts for float32, and refuses uint8 in `_int_mm`.
 _IS_2_11 = inductor.release() == "2.11"
+_UNIQUE = {"return_inverse": not _IS_2_11, "return_counts": not _IS_2_11}
 
 
 def _weights(n: torch.Tensor) -> torch.Tensor | None:
@@ -123,15 +124,9 @@ CALLS: dict[str, _Call] = {
     "nonzero_static": (lambda x: torch.nonzero_static(x > 0, size=20, fill_value=-1), (_X,)),
     "masked_select": (lambda x: torch.masked_select(x, x > 0), (_X,)),
     "masked_scatter": (lambda x: torch.masked_scatter(x, x > 0.3, x.flip(0) * 2), (_X,)),
-    "_unique2": (lambda x: torch.unique(x, return_inverse=not _IS_2_11, return_counts=True), (_X,)),
-    "unique_dim": (
-        lambda x: torch.unique(x[:, :1].round(), dim=0, return_inverse=True, return_counts=True),
-        (_X,),
-    ),
-    "unique_consecutive": (
-        lambda x: torch.unique_consecutive(x.sign(), return_inverse=True, return_counts=True),
-        (_X,),
-    ),
+    "_unique2": (lambda x: torch.unique(x, **_UNIQUE), (_X,)),
+    "unique_dim": (lambda x: torch.unique(x[:, :1].round(), dim=0, **_UNIQUE), (_X,)),
+    "unique_consecutive": (lambda x: torch.unique_consecutive(x.sign(), **_UNIQUE), (_X,)),
     "median": (torch.median, (_X,)),
     "nanmedian": (lambda x: x.sqrt().nanmedian(), (_X,)),
     "median_dim": (lambda x: x.median(1), (_X,)),
