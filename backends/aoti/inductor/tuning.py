@@ -28,7 +28,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from pteron.backends.aoti.inductor.patches import patched, wrapped
+from pteron.backends.aoti.inductor.patches import Context, patched, wrapped
 
 _LOCK = threading.Lock()
 _TUNING_FILE = re.compile(r"cache/[^/.][^/]*|[^/.][^/]*/[^/]+\.(best_config|kernel_perf)")
@@ -78,15 +78,13 @@ def tuning(replayed: Mapping[str, str]) -> Iterator[dict[str, str]]:
                 clear_caches()
 
 
-@contextlib.contextmanager
-def _only_candidates_with_times(replayed: Mapping[str, str]) -> Iterator[None]:
+def _only_candidates_with_times(replayed: Mapping[str, str]) -> Context:
     """Inside, products that `replayed` has times for are chosen among the candidates that have."""
     from torch._inductor import select_algorithm
 
     times = [json.loads(text)["cache"] for name, text in replayed.items() if name[:6] == "cache/"]
     if not times:
-        yield
-        return
+        return contextlib.nullcontext()
 
     def select_among_known(
         select: Any, self: Any, name: str, choices: Any, input_nodes: Any, *args: Any, **more: Any
@@ -101,8 +99,7 @@ def _only_candidates_with_times(replayed: Mapping[str, str]) -> Iterator[None]:
         kept = [choice for choice in choices if choice.hash_key() in known]
         return select(self, name, kept or choices, input_nodes, *args, **more)
 
-    with wrapped(select_algorithm.AlgorithmSelectorCache, "__call__", select_among_known):
-        yield
+    return wrapped(select_algorithm.AlgorithmSelectorCache, "__call__", select_among_known)
 
 
 @contextlib.contextmanager
