@@ -56,10 +56,10 @@ Error convolve(const Kernels& kernels, const SlimTensor& input, const SlimTensor
   for (size_t d = 2; d < input.dim(); ++d) {
     const size_t k = 3 + d - input.dim();
     const int64_t in = input.size(d), kernel = weight.size(d);
-    PTERON_CHECK_OR_RETURN(
-        in >= 1 && in <= INT32_MAX && kernel >= 1 && kernel <= INT32_MAX, Error::InvalidArgument,
-        "found input %s, weight %s, expected 1 to %d elements in dimension %zu",
-        input.describe().c_str(), weight.describe().c_str(), INT32_MAX, d);
+    PTERON_CHECK_OR_RETURN(in >= 1 && in <= INT32_MAX && kernel >= 1 && kernel <= INT32_MAX,
+                           Error::InvalidArgument,
+                           "found input %s, weight %s, expected 1 to %d elements in dimension %zu",
+                           input.describe().c_str(), weight.describe().c_str(), INT32_MAX, d);
     const int64_t reach = dilations[k] * (kernel - 1) + 1, room = in + 2 * paddings[k] - reach;
     const int64_t size = transposed ? (in - 1) * strides[k] - 2 * paddings[k] + reach + more[k]
                          : room < 0 ? 0
