@@ -48,8 +48,9 @@ Error scatter(const Kernels& kernels, Kind kind, const SlimTensor& out, const Sl
       source.describe().c_str(), self.describe().c_str(),
       kind == Kind::kWrite ? "" : " of real numbers");
   PTERON_ASSIGN_OR_RETURN(const TensorPtr values, apart_from(out, source));
+  PTERON_ASSIGN_OR_RETURN(const TensorPtr checked, apart_from(out, index));
   PTERON_ASSIGN_OR_RETURN(const TensorPtr target, with_dims(out));
-  PTERON_ASSIGN_OR_RETURN(TensorPtr numbers, with_dims(index));
+  PTERON_ASSIGN_OR_RETURN(TensorPtr numbers, with_dims(*checked));
   PTERON_ASSIGN_OR_RETURN(const TensorPtr from, with_dims(*values));
   bool fits = numbers->dim() == target->dim() && numbers->dim() == from->dim();
   for (size_t k = 0; fits && k < numbers->dim(); ++k) {

@@ -76,6 +76,11 @@ def cases() -> Iterator[Json]:
         yield case(f"often/{reduce}", "scatter_reduce_two_out", out, out, 0, often, values, reduce,
                    False, tolerance=1e-6)  # fmt: skip
 
+    # The result lies where the indices do, and is at first what they would be.
+    index, x = torch.tensor([2, 0, 1]), torch.tensor([300, 500, 700])
+    yield case("index_is_out", "scatter_src_out", index, x, 0, index, x * 2)
+    yield case("index_is_out", "scatter_reduce_two_out", index, x, 0, index, x, "mean", False)
+
     for dtype in REAL:
         for reduce in _REDUCTIONS[1:]:
             x, source = (_numbers(3, n, 2, dtype=dtype, seed=n) for n in (4, 6))
