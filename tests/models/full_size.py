@@ -98,10 +98,9 @@ class LlamaStep(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        from transformers import LlamaConfig, LlamaForCausalLM
-
-        self.model = LlamaForCausalLM(
-            LlamaConfig(
+        transformers = library("transformers")
+        self.model = transformers.LlamaForCausalLM(
+            transformers.LlamaConfig(
                 vocab_size=32000,
                 hidden_size=self.width,
                 intermediate_size=4 * self.width,
