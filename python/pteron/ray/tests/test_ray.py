@@ -359,13 +359,14 @@ def test_requests_while_the_program_is_replaced(port: int, folder: Path) -> None
     _serve(port, pteron.ray.deployment(folder / "first.pte", batch_wait_s=0.005))
     images = _images(64)
     expected = [_expected(seed, images) for seed in range(2)]
-    stop = threading.Event()
+    stop, answered = threading.Event(), list[int]()
 
     def client(number: int) -> list[int]:
         versions: list[int] = []
         for i in range(number, 100_000, 4):
             status, body = _post(port, _image(images[i % 64]))
             assert status == 200, (body, versions)
+            answered.append(i)
             logits = np.array(json.loads(body)["outputs"]["logits"])
             fits = [np.allclose(logits[0], e[i % 64], atol=1e-4, rtol=1e-4) for e in expected]
             assert sum(fits) == 1
@@ -380,6 +381,9 @@ def test_requests_while_the_program_is_replaced(port: int, folder: Path) -> None
             time.sleep(1)
             serve.run(pteron.ray.deployment(folder / "second.pte", batch_wait_s=0.005))
             time.sleep(1)
+            deadline = time.monotonic() + 60
+            while len(answered) <= 200 and time.monotonic() < deadline:
+                time.sleep(0.1)
         finally:
             stop.set()
         versions = [client.result() for client in clients]
