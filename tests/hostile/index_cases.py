@@ -47,6 +47,20 @@ def _put_copy(self: Any, k: T, i: T) -> T:
     return self.rows + 1
 
 
+def _solved(lu: T, pivots: T, b: T) -> T:
+    return torch.linalg.lu_solve(lu, pivots, b)
+
+
+_MATRIX = _X[:8] + 8 * torch.eye(8)
+_LU, _PIVOTS = torch.linalg.lu_factor(_MATRIX)
+
+
+def _pivots(row: int) -> T:
+    pivots = _PIVOTS.clone()
+    pivots[3] = row
+    return pivots
+
+
 _ROWS = {"rows": torch.zeros(32, 8)}
 _REPEATS = torch.full((8,), 2)
 
@@ -72,6 +86,12 @@ CASES = [
     _shaped("scatter and add", lambda x, i: x.scatter_add(0, i, x[:5]), _X, shape=(5, 8)),
     _shaped(
         "scatter and reduce", lambda x, i: x.scatter_reduce(0, i, x[:5], "amax"), _X, shape=(5, 8)
+    ),
+    Case(
+        "pivots",
+        _solved,
+        (_LU, _PIVOTS, _X[:8].clone()),
+        [(_LU, _pivots(row), _X[:8].clone()) for row in (4, 8, 9, 0, -1, 2**31 - 1, -(2**31))],
     ),
     Case(
         "repeat",

@@ -314,3 +314,16 @@ def test_divisions_are_errors(dtype: torch.dtype, tmp_path: pathlib.Path) -> Non
             else:
                 with pytest.raises(InvalidArgumentError, match="an integer is divided by 0"):
                     method.execute(inputs)
+
+
+@NEEDS_GPU
+def test_pivots_that_are_no_rows_leave_memory_alone(tmp_path: pathlib.Path) -> None:
+    lu, pivots = torch.linalg.lu_factor(torch.randn(3, 16, 16, device="cuda"))
+    b = torch.randn(3, 16, 4, device="cuda")
+    path = save(lower(export(torch.linalg.lu_solve, lu, pivots, b)), tmp_path)
+    method = load(path).load_method("forward")
+    for row in (0, 17, 2**31 - 1, -(2**31)):
+        method.execute([lu, torch.full_like(pivots, row), b])
+    (found,) = method.execute([lu, pivots, b])
+    expected = torch.linalg.lu_solve(lu, pivots, b)
+    torch.testing.assert_close(torch.from_dlpack(found).to("cuda"), expected, rtol=1e-4, atol=1e-4)

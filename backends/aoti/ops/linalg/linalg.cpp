@@ -1,6 +1,7 @@
 // Linear systems: LU, Cholesky and triangular matrices.
 #include <algorithm>
 #include <initializer_list>
+#include <optional>
 #include <vector>
 
 #include "pteron/backends/aoti/ops/linalg/matrices.h"
@@ -59,6 +60,30 @@ Result<Lu> factor(const Kernels& kernels, const SlimTensor& a, bool check_errors
     PTERON_RETURN_IF_ERROR(check_info(*lu.info, kBadPivot, "matrices that can be inverted"));
   }
   return lu;
+}
+
+// Pivots of a caller, which LAPACK does not check: rows of `factors`, or InvalidArgument. Devices
+// that would have to synchronize take the nearest row.
+Result<TensorPtr> checked_pivots(const Kernels& kernels, const SlimTensor& factors,
+                                 const SlimTensor& pivots) {
+  const int64_t n = factors.size(factors.dim() - 1);
+  if (kernels.find_outside) {
+    const std::optional<int64_t> outside = kernels.find_outside(pivots, 1, n + 1);
+    PTERON_CHECK_OR_RETURN(!outside, Error::InvalidArgument,
+                           "found pivot %lld, expected 1 to %lld as from lu_factor",
+                           static_cast<long long>(*outside), static_cast<long long>(n));
+    return slim::make_alias(pivots);
+  }
+  PTERON_ASSIGN_OR_RETURN(TensorPtr copy,
+                          make_row_major(pivots.sizes(), pivots.dtype(), pivots.device()));
+  PTERON_RETURN_IF_ERROR(slim::copy_tensor(*copy, pivots, true));
+  const Batch batch(factors);
+  for (int64_t i = 0; i < batch.count(); ++i) {
+    LinalgCall call = batch.call(Kind::kClampPivots, i);
+    call.pivots = copy->data_as<int32_t>() + i * n;
+    PTERON_RETURN_IF_ERROR(kernels.linalg(call));
+  }
+  return copy;
 }
 
 // `factors` are column-major; so are `sides`, or row-major if they are on the left.
@@ -178,8 +203,9 @@ Error linalg_lu_solve(const Kernels& kernels, const SlimTensor& LU, const SlimTe
       Error::InvalidArgument, "found pivots %s of LU %s, expected one int32 a column",
       pivots.describe().c_str(), LU.describe().c_str());
   PTERON_ASSIGN_OR_RETURN(TensorPtr factors, column_major_copy(LU));
+  PTERON_ASSIGN_OR_RETURN(const TensorPtr rows, checked_pivots(kernels, *factors, pivots));
   PTERON_ASSIGN_OR_RETURN(result, copy_sides(LU, B, !left));
-  return lu_solve(kernels, *factors, pivots, *result, left, left == adjoint);
+  return lu_solve(kernels, *factors, *rows, *result, left, left == adjoint);
 }
 
 Error linalg_inv_ex(const Kernels& kernels, const SlimTensor& A, bool check_errors,

@@ -26,6 +26,7 @@ struct LinalgCall {
     kTriangle,         // a = its triangle, zero elsewhere
     kIdentity,         // a = 1 on its diagonal, zeros elsewhere
     kDeterminant,      // `determinant`, of factors and pivots
+    kClampPivots,      // `pivots` in 1..a.rows; called where they cannot be checked
     kEigh,             // a = eigenvectors if `vectors`; `values` in ascending order
     kSvd,              // `values`, and `b` (U) and `vh` if `vectors`; a is overwritten
   };

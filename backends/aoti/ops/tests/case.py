@@ -124,21 +124,21 @@ def case(
         ignored: results of which not even the sizes are torch's.
         row_major: results are, as compiled code expects, where torch itself chooses otherwise.
         written: the argument that the call writes; 0 for operators that end in "_out".
-        reference: computes the result where torch has nothing that does on a CPU.
+        reference: computes the result where torch has nothing that does on a CPU, or a release has
+            no such operator.
     """
-    op = overload(shim)
-    if written is None and op._overloadname.endswith("out"):
+    if written is None and shim.endswith("_out"):
         written = 0
     if reference:
         computed = reference(*(_value(argument) for argument in arguments))
         like = computed if written is None else _value(arguments[written])
         results = [_like(computed, like.dtype, like)]
     else:
-        results = _run(op, arguments)
+        results = _run(overload(shim), arguments)
     if row_major:
         results = [result.contiguous() for result in results]
     if wide:
-        exact = _run(op, [_widened(argument) for argument in arguments])
+        exact = _run(overload(shim), [_widened(argument) for argument in arguments])
         results = [
             result if i in ignored else _like(value, result.dtype, result)
             for i, (value, result) in enumerate(zip(exact, results, strict=True))

@@ -30,6 +30,11 @@ __global__ void fill_kernel(T* a, int64_t rows, int64_t count, Fill fill) {
   });
 }
 
+__global__ void clamp_pivots_kernel(int32_t* pivots, int64_t rows) {
+  for_each_item(rows,
+                [&](int64_t i) { pivots[i] = max(1, min(pivots[i], static_cast<int32_t>(rows))); });
+}
+
 template <typename T>
 __global__ void determinant_kernel(const T* lu, const int32_t* pivots, int64_t n, T* value,
                                    T* sign_of, T* logarithm_of) {
@@ -193,6 +198,9 @@ Error run(const LinalgCall& call, int device, cudaStream_t stream) {
       return fill(call.upper ? Fill::kUpper : Fill::kLower);
     case Kind::kIdentity:
       return fill(Fill::kIdentity);
+    case Kind::kClampPivots:
+      return launch_items(call.a.rows, stream, "clamping pivots", clamp_pivots_kernel, call.pivots,
+                          call.a.rows);
     case Kind::kDeterminant:
       determinant_kernel<T><<<1, 1, 0, stream>>>(
           a, call.pivots, call.a.rows, static_cast<T*>(call.determinant[0]),
