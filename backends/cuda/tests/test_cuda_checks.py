@@ -318,12 +318,12 @@ def test_divisions_are_errors(dtype: torch.dtype, tmp_path: pathlib.Path) -> Non
 
 @NEEDS_GPU
 def test_pivots_that_are_no_rows_leave_memory_alone(tmp_path: pathlib.Path) -> None:
-    lu, pivots = torch.linalg.lu_factor(torch.randn(3, 16, 16, device="cuda"))
-    b = torch.randn(3, 16, 4, device="cuda")
+    lu, pivots = torch.linalg.lu_factor(torch.randn(3, 16, 16) + 8 * torch.eye(16))
+    b = torch.randn(3, 16, 4)
     path = save(lower(export(torch.linalg.lu_solve, lu, pivots, b)), tmp_path)
     method = load(path).load_method("forward")
     for row in (0, 17, 2**31 - 1, -(2**31)):
         method.execute([lu, torch.full_like(pivots, row), b])
     (found,) = method.execute([lu, pivots, b])
     expected = torch.linalg.lu_solve(lu, pivots, b)
-    torch.testing.assert_close(torch.from_dlpack(found).to("cuda"), expected, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(torch.from_dlpack(found).cpu(), expected)
