@@ -235,9 +235,10 @@ class _Description:
             items = ", ".join(map(self._value, value))
             return f"{'list' if isinstance(value, list) else 'tuple'} [{items}]"
         if isinstance(value, set | frozenset) or kind.__name__ == "OrderedSet":
-            return f"set [{', '.join(sorted(map(self._value, value)))}]"
+            return f"set [{', '.join(sorted(map(self._value, list(value))))}]"
         if isinstance(value, dict):
-            pairs = (f"{self._value(k)}: {self._value(v)}" for k, v in value.items())
+            # At once: partitions share symbols, and another thread may learn more of them.
+            pairs = (f"{self._value(k)}: {self._value(v)}" for k, v in list(value.items()))
             return f"dict [{', '.join(pairs)}]"
         if kind is slice:
             return f"slice {self._value((value.start, value.stop, value.step))}"

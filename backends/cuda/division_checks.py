@@ -201,7 +201,8 @@ def _may_fail(node: Node) -> bool:
         return divisor == 0 or (divisor == -1 and packet in _QUOTIENTS)
     value = divisor.meta["val"]
     if isinstance(value, torch.SymInt):
-        ranges = value.node.shape_env.var_to_range
+        environment: Any = value.node.shape_env
+        ranges = environment.var_to_range
         return not bound_sympy(value.node.expr, ranges).lower > 0
     return True
 

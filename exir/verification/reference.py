@@ -143,7 +143,7 @@ def _guards_of(program: ExportedProgram) -> list[Any]:
     """Guards on input sizes, except inequalities (!=) that only reflect the traced example."""
     values = [node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")]
     sizes = [s for v in values for s in (v.shape if isinstance(v, torch.Tensor) else [v])]
-    environments = {s.node.shape_env for s in sizes if isinstance(s, torch.SymInt)}
+    environments: set[Any] = {s.node.shape_env for s in sizes if isinstance(s, torch.SymInt)}
     return [
         guard.expr.xreplace(environment.replacements)
         for environment in environments

@@ -160,17 +160,29 @@ def _module_of(node: torch.fx.Node, device: str) -> torch.fx.GraphModule:
     graph = torch.fx.Graph()
     on_device = torch.device("cpu" if device == "cpu" else f"{device}:0")
     copies: dict[torch.fx.Node, Any] = {}
-    for argument in node.all_input_nodes:
-        copies[argument] = value = argument.meta.get("val")
-        if isinstance(value, torch.Tensor):
-            if value.device.type != device != "cpu":
-                with value.fake_mode:  # type: ignore[attr-defined]
-                    value = torch.empty_strided(
-                        value.size(), value.stride(), dtype=value.dtype, device=on_device
-                    )
-            copies[argument] = graph.placeholder(argument.name)
-            copies[argument].meta["val"] = value
-    args, kwargs = torch.fx.map_arg((node.args, node.kwargs), copies.__getitem__)
+
+    def copy(argument: torch.fx.Node) -> Any:
+        """A number is computed as before, since that says what it depends on."""
+        value = argument.meta.get("val")
+        if isinstance(value, torch.SymInt) and argument.op == "call_function":
+            return graph.node_copy(argument, copied)
+        if not isinstance(value, torch.Tensor | torch.SymInt):
+            return value
+        if isinstance(value, torch.Tensor) and value.device.type != device != "cpu":
+            with value.fake_mode:  # type: ignore[attr-defined]
+                value = torch.empty_strided(
+                    value.size(), value.stride(), dtype=value.dtype, device=on_device
+                )
+        made = graph.placeholder(argument.name)
+        made.meta["val"] = value
+        return made
+
+    def copied(argument: torch.fx.Node) -> Any:
+        if argument not in copies:
+            copies[argument] = copy(argument)
+        return copies[argument]
+
+    args, kwargs = torch.fx.map_arg((node.args, node.kwargs), copied)
     kwargs = {k: on_device if isinstance(v, torch.device) else v for k, v in kwargs.items()}
     assert callable(node.target)
     call = graph.call_function(node.target, args, kwargs)

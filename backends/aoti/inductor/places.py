@@ -26,6 +26,6 @@ def place_in_kernel(operators: Iterable[str]) -> str:
     node = V.kernel.current_node
     origins: list[Node] = []
     if node is not None and node.node is not None:
-        origins = sorted(node.node.origins, key=str)
+        origins = sorted(node.node.get_origins(), key=str)
     named = [n for n in origins if any(part in str(n.target) for part in operators)]
     return place((*named, *origins))

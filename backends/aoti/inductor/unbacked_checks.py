@@ -51,12 +51,22 @@ def _slice_scatter(
 ) -> Iterator[_Range]:
     from torch.utils._sympy.functions import FloorDiv, Max
 
-    size, given = x.get_size()[dim], src.get_size()[dim]
+    given = src.get_size()[dim]
     yield _Range("the step", step, 1)
-    first = _clamped(0 if start is None else start, size)
-    last = _clamped(size if end is None else end, size)
+    *_, first, last, step = _clamped_slice(x, src, dim, start, end, step)
     length = FloorDiv(Max(0, last - first) + step - 1, step)
     yield _Range("the length of the slice", length, given, given)
+
+
+def _clamped_slice(
+    x: Any, src: Any, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1
+) -> tuple[Any, ...]:
+    """Arguments of `slice_scatter`. Of a start that may be negative torch 2.14 would not generate
+    code, but call a function that has no C ABI."""
+    size = x.get_size()[dim]
+    first = _clamped(0 if start is None else start, size)
+    last = _clamped(size if end is None else end, size)
+    return x, src, dim, first, last, step
 
 
 def _clamped(index: Any, size: Any) -> Any:
@@ -167,6 +177,8 @@ def check_unbacked_values() -> Context:
         rule = _RULES.get(target)
         if rule is not None and _depends(symbols, (args, kwargs)):
             _add(graph, symbols, rule(*args, **kwargs))
+            if target is _aten.slice_scatter.default:
+                args, kwargs = _clamped_slice(*args, **kwargs), {}
         result = call(graph, target, args, kwargs)
         _add(graph, symbols, _of_result(result, symbols))
         return result

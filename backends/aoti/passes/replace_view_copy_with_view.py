@@ -248,7 +248,9 @@ def _is_dense(value: torch.Tensor) -> bool:
 
 def _same_layout(left: Any, right: Any) -> bool:
     if isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor):
-        return left.stride() == right.stride() and left.storage_offset() == right.storage_offset()
+        return bool(
+            left.stride() == right.stride() and left.storage_offset() == right.storage_offset()
+        )
     if isinstance(left, list | tuple) and isinstance(right, list | tuple):
         return all(_same_layout(a, b) for a, b in zip(left, right, strict=True))
     return True

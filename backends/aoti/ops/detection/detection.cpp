@@ -13,6 +13,9 @@ Error check_floats(const SlimTensor& tensor, const char* name) {
   return Error::Ok;
 }
 
+// Samples of a bin along a dimension. More would run for hours where a region has no size.
+constexpr int64_t kMaxSamplingRatio = 256;
+
 Error pool(const Kernels& kernels, RegionPooling pooling, const SlimTensor& input,
            const SlimTensor& rois, TensorPtr& out, TensorPtr* indices) {
   PTERON_RETURN_IF_ERROR(check_floats(input, "input"));
@@ -29,6 +32,10 @@ Error pool(const Kernels& kernels, RegionPooling pooling, const SlimTensor& inpu
                          "found %lld x %lld bins, expected 1 or more, and that they can be counted",
                          static_cast<long long>(pooling.bins[0]),
                          static_cast<long long>(pooling.bins[1]));
+  PTERON_CHECK_OR_RETURN(pooling.sampling_ratio <= kMaxSamplingRatio, Error::InvalidArgument,
+                         "found sampling_ratio %lld, expected at most %lld",
+                         static_cast<long long>(pooling.sampling_ratio),
+                         static_cast<long long>(kMaxSamplingRatio));
   PTERON_CHECK_OR_RETURN(!pooling.position_sensitive || input.size(1) % bins == 0,
                          Error::InvalidArgument,
                          "found input %s, expected a multiple of %lld channels, one for each bin",

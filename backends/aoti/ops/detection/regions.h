@@ -75,10 +75,13 @@ PTERON_HOST_DEVICE BinRange<T> bin_range(const RegionPooling& p, int d, T low, T
   const T count = p.sampling_ratio > 0 ? static_cast<T>(p.sampling_ratio) : std::ceil(size_of_bin);
   const T start = begin + static_cast<T>(bin) * size_of_bin, step = size_of_bin / count;
   // Samples beside the image count, and are 0.
-  int64_t first = 0, last = clamped(count, int64_t{1} << 30);
+  const int64_t most = int64_t{1} << 30;
+  int64_t first = 0, last = clamped(count, most);
   if (step > 0) {
     first = clamped((-1 - start) / step - 2, last);
     last = clamped((static_cast<T>(size) - start) / step + 2, last);
+  } else if (step != step) {  // one NaN is enough; torchvision has no samples of an infinite region
+    last = last < most ? clamped(count, 1) : 0;
   }
   return {first, last, start, step, count};
 }

@@ -93,6 +93,7 @@ Error run(const Kernels& kernels, const SlimTensor& self, size_t dims, PoolingWi
   if (indices) {
     PTERON_ASSIGN_OR_RETURN(*indices, make(sizes, DType::Long, self.device()));
   }
+  if (out->numel() == 0) return Error::Ok;  // then planes may have more positions than int64 counts
   spread_strides(*out, dims, pooling->out_strides);
   return kernels.pool({*pooling, self, *out, indices ? indices->get() : nullptr});
 }

@@ -69,6 +69,12 @@ def cases() -> Iterator[Json]:
         many = 2**62
         yield error("many_bins", shim, x, wrong, 1.0, 4, many, *rest, parts=[f"4 x {many} bins"])
         yield error("none", shim, x[..., :0], regions(1), 1.0, 2, 3, *rest, parts=["elements"])
+    endless = regions(1)
+    endless[0, 3:] = float("inf")
+    arguments = (x, endless, 1.0, 2, 3, 0, True)
+    yield case("endless", "roi_align", *arguments, reference=lambda *_: torch.zeros(1, 6, 2, 3))
+    parts = ["found sampling_ratio 257, expected at most 256"]
+    yield error("samples", "roi_align", x, regions(1), 1.0, 2, 3, 257, True, parts=parts)
     parts = ["expected a multiple of 4 channels"]
     yield error("channels", "ps_roi_pool", x, regions(1), 1.0, 2, 2, parts=parts)
     yield error("shape", "nms_mask", numbers(3, 5), 0.5, parts=["float32[3, 5]"])

@@ -73,6 +73,9 @@ def _errors(dims: int) -> Iterator[Json]:
     for shim in (f"_adaptive_avg_pool{dims}d", f"adaptive_max_pool{dims}d"):
         yield error("rank", shim, flat, [2], parts=["found self float32[4, 4]", sizes])
         yield error("null", shim, None, [2], parts=["self is a null handle"])
+        # Of no images; a plane has more positions than can be counted.
+        wide = torch.zeros(0, 1, *[1] * dims).expand(0, 1, *[2**31 - 1] * dims)
+        yield case("uncountable", shim, wide, [2] * dims)
         many = f"output_size of 4 numbers, expected {dims}"
         yield error("many", shim, x, [2] * 4, parts=[many])
         yield error("negative", shim, x, [-1], parts=["output_size -1"])
