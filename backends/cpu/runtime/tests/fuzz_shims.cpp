@@ -83,9 +83,13 @@ struct Value {
   std::vector<int64_t> integers;
   std::vector<Value> tensors;
 
+  // INT64_MAX if it cannot be counted.
   int64_t numel() const {
+    if (std::find(sizes.begin(), sizes.end(), 0) != sizes.end()) return 0;
     int64_t numel = 1;
-    for (const int64_t size : sizes) numel *= size;
+    for (const int64_t size : sizes) {
+      if (__builtin_mul_overflow(numel, size, &numel)) return INT64_MAX;
+    }
     return numel;
   }
 };

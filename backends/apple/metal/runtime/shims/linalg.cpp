@@ -157,6 +157,8 @@ kernel void of_matrix(device float* a, device float* b, device int* pivots, devi
     if (p.wanted & 1) *product = all;
     if (p.wanted & 2) *sign = signs;
     if (p.wanted & 4) *logarithm = sum;
+  } else if (p.kind == 10) {
+    for (long i = 0; i < m; ++i) pivots[i] = metal::max(1, metal::min(pivots[i], int(m)));
   } else {
     for (long j = 0; j < n; ++j) {
       for (long i = 0; i < m; ++i) {

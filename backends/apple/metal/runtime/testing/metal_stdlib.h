@@ -400,6 +400,12 @@ inline T popcount(T x) {
   return T(__builtin_popcountl(ulong(x)));
 }
 
+// Of the two namespaces alone, in Metal.
+template <typename T>
+inline T divide(T x, T y) {
+  return x / y;
+}
+
 namespace precise {
 using namespace metal;
 }
