@@ -230,10 +230,8 @@ def _query_caches_cleared() -> Iterator[None]:
     def clear() -> None:
         for owner in (_triton, utils):
             for value in list(vars(owner).values()):
-                if (
-                    isinstance(value, functools._lru_cache_wrapper)
-                    and value.__module__ == owner.__name__
-                ):
+                is_cache = isinstance(value, functools._lru_cache_wrapper)
+                if is_cache and value.__module__ == owner.__name__:
                     value.cache_clear()
         codecache.CacheBase.get_system.cache_clear()
         # With the modules of kernels, which keep what they were compiled to: here, for no GPU.

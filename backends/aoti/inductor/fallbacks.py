@@ -159,9 +159,9 @@ def signature(node: torch.fx.Node) -> str:
 def _module_of(node: torch.fx.Node, device: str) -> torch.fx.GraphModule:
     graph = torch.fx.Graph()
     on_device = torch.device("cpu" if device == "cpu" else f"{device}:0")
-    copies: dict[torch.fx.Node, Any] = {}
 
-    def copy(argument: torch.fx.Node) -> Any:
+    @functools.cache
+    def copied(argument: torch.fx.Node) -> Any:
         """A number is computed as before, since that says what it depends on."""
         value = argument.meta.get("val")
         if isinstance(value, torch.SymInt) and argument.op == "call_function":
@@ -176,11 +176,6 @@ def _module_of(node: torch.fx.Node, device: str) -> torch.fx.GraphModule:
         made = graph.placeholder(argument.name)
         made.meta["val"] = value
         return made
-
-    def copied(argument: torch.fx.Node) -> Any:
-        if argument not in copies:
-            copies[argument] = copy(argument)
-        return copies[argument]
 
     args, kwargs = torch.fx.map_arg((node.args, node.kwargs), copied)
     kwargs = {k: on_device if isinstance(v, torch.device) else v for k, v in kwargs.items()}

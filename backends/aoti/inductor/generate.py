@@ -18,11 +18,7 @@ from pteron.backends.aoti.inductor.absent_gpu import absent_gpu, absent_mps
 from pteron.backends.aoti.inductor.absent_weights import fake_mode_of, real_values
 from pteron.backends.aoti.inductor.architectures import also_compiled_for
 from pteron.backends.aoti.inductor.capture import capture_sources
-from pteron.backends.aoti.inductor.cuda import (
-    device_from_constants,
-    kernel_folder,
-    saved_kernels,
-)
+from pteron.backends.aoti.inductor.cuda import device_from_constants, kernel_folder, saved_kernels
 from pteron.backends.aoti.inductor.generated_code import GeneratedCode, Target
 from pteron.backends.aoti.inductor.loop_repairs import fix_var_mean_of_empty
 from pteron.backends.aoti.inductor.patches import Context, wrapped
@@ -143,11 +139,8 @@ def generate_for_each_target(
     def generate_each(generate_code: Any, gm: Any, *args: Any, **kwargs: Any) -> Any:
         for index, target in enumerate(targets):
             is_last = index == len(targets) - 1
-            changed = {
-                key: value
-                for key, value in _options(target).items()
-                if value != first[key] and key not in options
-            }
+            own = _options(target).items()
+            changed = {k: v for k, v in own if v != first[k] and k not in options}
             with target_scope(target), torch._inductor.config.patch(changed):
                 result = generate_code(gm if is_last else _copy(gm), *args, **kwargs)
             finish(index)

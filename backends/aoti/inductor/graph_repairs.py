@@ -179,9 +179,8 @@ def fix_as_strided_of_view() -> Context:
     from torch._inductor import compile_fx
 
     def of_bases(passes: Any, module: torch.fx.GraphModule, *args: Any, **more: Any) -> Any:
-        for call in module.graph.find_nodes(
-            op="call_function", target=torch.ops.aten.as_strided.default
-        ):
+        as_strided = torch.ops.aten.as_strided.default
+        for call in module.graph.find_nodes(op="call_function", target=as_strided):
             view, size, stride, *offset = call.args
             base = _base(view)
             if base is not view and base.op == "call_function":

@@ -51,7 +51,5 @@ def _call(name: str, function: str) -> Callable[[Any, Any], str]:
     return call
 
 
-def _of_integers(
-    of_integers: Callable[[Any, Any], Any], otherwise: Callable[[Any, Any], Any]
-) -> Callable[[Any, Any], Any]:
+def _of_integers(of_integers: Any, otherwise: Any) -> Callable[[Any, Any], Any]:
     return lambda a, b: (otherwise if a.dtype.is_floating_point else of_integers)(a, b)

@@ -30,7 +30,6 @@ def after_includes(code: str, inserted: str) -> str:
 def finish_kernels(text: str) -> str:
     """The text as it is compiled."""
     kernels, shared = micro_gemms.separate(re.split(f"(?={re.escape(KERNEL_START)})", text))
-    text = _LOADS_OF_BYTES.sub(
-        r"pteron_load<\1, \3>(\2);", _DIVISION_NOTES.sub("", "".join(kernels))
-    )
+    text = _DIVISION_NOTES.sub("", "".join(kernels))
+    text = _LOADS_OF_BYTES.sub(r"pteron_load<\1, \3>(\2);", text)
     return "".join(KERNEL_START + shared[name] for name in sorted(shared)) + text

@@ -27,9 +27,8 @@ def warn_of_long_loops() -> Context:
     from torch._inductor.scheduler import Scheduler
 
     def look_and_generate(generate: Any, scheduler: Any, nodes: Any) -> Any:
-        for group in nodes:
-            for loop in group.get_nodes():
-                _report(loop)
+        for loop in (loop for group in nodes for loop in group.get_nodes()):
+            _report(loop)
         return generate(scheduler, nodes)
 
     return wrapped(Scheduler, "_codegen", look_and_generate)

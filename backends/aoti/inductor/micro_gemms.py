@@ -35,7 +35,6 @@ _LOADS = re.compile(
 #: Prefetch distance in the weight, rows: at 8 to 12 cycles a row about the latency of an L3 cache.
 _PREFETCHED_ROWS = 24
 
-
 #: An instantiation for one number of rows.
 _CASE = re.compile(r"^ *case (\d+):\n(?:.*\n)*?^ *break;\n", re.MULTILINE)
 
@@ -202,9 +201,8 @@ def separate(kernels: Sequence[str]) -> tuple[list[str], dict[str, str]]:
             staying.append(name)
             return definition
         template, function = declaration.groups()
-        not_inlined = (
-            f"__attribute__((noipa)) {function}"  # also where a caller is in the same file
-        )
+        # Also where a caller is in the same file.
+        not_inlined = f"__attribute__((noipa)) {function}"
         sources[name] = _HEADERS + definition.replace(f"inline {function}", not_inlined)
         for prefetch in sorted(prefetches):
             for accumulate in ("false", "true"):

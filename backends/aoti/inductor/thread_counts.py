@@ -74,9 +74,7 @@ def _parallel_depth(kernel: Any, limit: Any) -> tuple[int, int]:
     return depth, min(useful, iterations)
 
 
-_BLOCKS = re.compile(
-    r"^    constexpr int64_t (?P<block>[MNK][tc]_blocks) = (?P<value>.*);\n", re.MULTILINE
-)
+_BLOCKS = re.compile(r"(?m)^    constexpr int64_t (?P<block>[MNK][tc]_blocks) = .*;\n")
 
 
 def _with_dynamic_threads(text: str) -> str:

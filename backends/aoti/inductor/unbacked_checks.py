@@ -46,14 +46,12 @@ def _select(x: Any, dim: int, index: Any) -> Iterator[_Range]:
     yield _Range("the index", index, -size, size - 1)
 
 
-def _slice_scatter(
-    x: Any, src: Any, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1
-) -> Iterator[_Range]:
+def _slice_scatter(*args: Any, **kwargs: Any) -> Iterator[_Range]:
     from torch.utils._sympy.functions import FloorDiv, Max
 
+    _, src, dim, first, last, step = _clamped_slice(*args, **kwargs)
     given = src.get_size()[dim]
     yield _Range("the step", step, 1)
-    *_, first, last, step = _clamped_slice(x, src, dim, start, end, step)
     length = FloorDiv(Max(0, last - first) + step - 1, step)
     yield _Range("the length of the slice", length, given, given)
 
