@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <exception>
 #include <map>
-#include <system_error>
 #include <thread>
 
 #include "pteron/runtime/platform/sha256.h"
@@ -135,27 +135,26 @@ Error verify_all(const std::vector<const Segments*>& files) {
   for (const Segments* const segments : files) {
     for (size_t i = 0; i < segments->size(); ++i) all.emplace_back(segments, i);
   }
-  std::vector<size_t> order(all.size());
-  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-  const auto nbytes = [&](size_t i) { return all[i].first->range(all[i].second).nbytes; };
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return nbytes(a) > nbytes(b); });
+  const auto nbytes = [](const auto& segment) { return segment.first->range(segment.second).nbytes; };
+  auto largest_first = all;
+  std::stable_sort(largest_first.begin(), largest_first.end(),
+                   [&](const auto& a, const auto& b) { return nbytes(a) > nbytes(b); });
   std::atomic<size_t> next{0};
   const auto verify = [&] {
-    for (size_t k = next++; k < order.size(); k = next++) {
-      (void)all[order[k]].first->verify(all[order[k]].second);
+    for (size_t k = next++; k < all.size(); k = next++) {
+      (void)largest_first[k].first->verify(largest_first[k].second);
     }
   };
   // Not worth a thread below a millisecond of hashing.
   constexpr uint64_t kWorthAThread = 1 << 20;
-  const size_t large = static_cast<size_t>(std::count_if(
-      order.begin(), order.end(), [&](size_t i) { return nbytes(i) >= kWorthAThread; }));
+  const auto large =
+      std::count_if(all.begin(), all.end(), [&](auto& x) { return nbytes(x) >= kWorthAThread; });
   std::vector<std::thread> threads;
   try {
-    for (size_t i = 1; i < std::min<size_t>(large, std::thread::hardware_concurrency()); ++i) {
+    for (unsigned i = 1; i < std::min<size_t>(large, std::thread::hardware_concurrency()); ++i) {
       threads.emplace_back(verify);
     }
-  } catch (const std::system_error&) {  // those that there are do it
+  } catch (const std::exception&) {  // no thread, or no memory: those that there are do it
   }
   verify();
   for (std::thread& thread : threads) thread.join();

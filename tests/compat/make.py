@@ -2,8 +2,8 @@
 
     tools/bazel run //tests/compat:make -- $PWD/tests/compat/files/2026-11-26
 
-Then add the files to SHA256SUMS. They are never written again: a change that breaks one is a bug
-(docs/compatibility.md).
+On a machine with a GPU it writes a program of the GPU, too. Then add the files to SHA256SUMS. They
+are never written again: a change that breaks one is a bug (docs/compatibility.md).
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ class Case:
     dynamic_shapes: Any = None
     constants: dict[str, Any] | None = None
     options: dict[str, Any] = field(default_factory=dict)
+    backend: str = "cpu"
 
 
 class Layers(nn.Module):
@@ -93,6 +94,9 @@ def cases() -> Iterator[tuple[str, Case]]:
     length = torch.export.Dim("length", min=1, max=16)
     batch = [(torch.randn(2, n, 8),) for n in (5, 1, 16)]
     yield "attention", Case(Attention().eval(), batch, dynamic_shapes=({1: length},))
+    if torch.cuda.is_available():
+        on_gpu = [tuple(value.cuda() for value in call) for call in images]
+        yield "cuda", Case(Layers().eval().cuda(), on_gpu, backend="cuda")
 
 
 def main(folder: Path) -> None:
@@ -105,15 +109,16 @@ def main(folder: Path) -> None:
             path,
             dynamic_shapes=case.dynamic_shapes,
             constant_methods=case.constants,
+            backend=case.backend,
             options=case.options,
         )
         program = Runtime.get().load_program(path, data_path=sorted(folder.glob(f"{name}*.ptd")))
         method = program.load_method("forward")
         arrays: dict[str, Any] = {}
         for number, inputs in enumerate(case.calls):
-            arrays |= {f"{number}/in/{i}": value.numpy() for i, value in enumerate(inputs)}
+            arrays |= {f"{number}/in/{i}": value.cpu().numpy() for i, value in enumerate(inputs)}
             for i, value in enumerate(method.execute(list(inputs))):
-                arrays[f"{number}/out/{i}"] = torch.from_dlpack(value).numpy().copy()
+                arrays[f"{number}/out/{i}"] = torch.from_dlpack(value).cpu().numpy().copy()
         np.savez_compressed(path.with_suffix(".npz"), **arrays)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,9 @@ from torch import nn
 from pteron.backends.aoti import elf, toolchain
 from pteron.backends.cpu import CpuOptions, CpuPartitioner
 from pteron.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
+from tests.models import inductor_faults
+from tests.models.cases import Together
+from tests.models.features import FEATURES
 from tests.trust import allocating_model
 
 _RUNS = 400
@@ -82,6 +86,29 @@ def test_kinds_of_kernels(tmp_path: Path) -> None:
     model, inputs = allocating_model.build()
     batch = torch.export.Dim("batch", min=1, max=16)
     _lower(torch.export.export(model, inputs, dynamic_shapes=({0: batch},)), path)
+    assert "a run gave results" in _fuzz(path)
+
+
+def _together(name: str) -> torch.export.ExportedProgram:
+    # Of all but this one: its indices are right for its own inputs only.
+    model = Together([c for c in getattr(inductor_faults, name) if c.name != "197895_integers"])
+    return torch.export.export(model, model.inputs())
+
+
+_MODELS: dict[str, Callable[[], torch.export.ExportedProgram]] = {
+    **{sample.name: sample.export for sample in FEATURES},
+    **{
+        name.lower(): functools.partial(_together, name)
+        for name in ("REDUCTIONS", "WRITES", "NUMBERS", "PRODUCTS", "CONVOLUTIONS")
+    },
+}
+
+
+@pytest.mark.parametrize("name", _MODELS)
+def test_a_model(tmp_path: Path, name: str) -> None:
+    """What sample models and known faults of Inductor are compiled to."""
+    path = tmp_path / "model.pte"
+    _lower(_MODELS[name](), path)
     assert "a run gave results" in _fuzz(path)
 
 

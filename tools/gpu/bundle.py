@@ -57,6 +57,8 @@ def collect(root: Path, binaries: Sequence[str]) -> dict[str, Path | str]:
     for path in _files(root):
         if path.parts[0].startswith("_solib"):
             links.append(path)
+        elif path.parts[:2] == ("tests", "compat"):  # programs of earlier dates
+            found[str(path)] = root / path
         elif path.parts[0] not in _NAMED and path.suffix in _SUFFIXES:
             found[str(path)] = root / path
         elif path.suffix in _SOURCES:

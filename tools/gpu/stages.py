@@ -159,7 +159,8 @@ def _continued(
 
 def _cuda_tests(tree: Path) -> list[Path]:
     tests = sorted((tree / "pteron/backends/cuda/tests").glob("test_*.py"))
-    return tests + sorted((tree / "tests/e2e").glob("test_cuda_*.py"))
+    tests += sorted((tree / "tests/e2e").glob("test_cuda_*.py"))
+    return [*tests, tree / "tests/compat/test_compat.py"]
 
 
 def _gtests(tree: Path, command: tuple[str, ...], seconds: float, skip: str = "") -> list[Case]:

@@ -33,9 +33,9 @@ class Known:
     image: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
-def define_flags(flag_values: flags.FlagValues) -> None:
+def define_flags(flag_values: flags.FlagValues, name: str = "data") -> None:
     flags.DEFINE_multi_string(
-        "data",
+        name,
         [],
         "A .ptd file with what the program keeps outside; may be repeated. By default those that"
         " `pteron export` wrote beside it.",
@@ -43,8 +43,8 @@ def define_flags(flag_values: flags.FlagValues) -> None:
     )
 
 
-def files_of(name: str, data: list[str]) -> list[Path]:
-    """The program and its data. UsageError if a file is missing."""
+def files_of(name: str, data: list[str], flag: str = "data") -> list[Path]:
+    """The program and its data, which `flag` names. UsageError if a file is missing."""
     path = Path(name)
     if path.is_dir():
         raise UsageError(f"{name!r} is a folder; expected a program file in it, as model.pte")
@@ -59,7 +59,7 @@ def files_of(name: str, data: list[str]) -> list[Path]:
         )
     missing = [str(file) for file in beside if not file.is_file()]
     if missing:
-        raise UsageError(f"--data: there is no file {', '.join(missing)}")
+        raise UsageError(f"--{flag}: there is no file {', '.join(missing)}")
     return [path, *beside]
 
 

@@ -30,13 +30,7 @@ from pteron.runtime.python import load_policy
 
 FLAGS = command_flags()
 flags.DEFINE_string("key", None, "The private key, in PEM.", flag_values=FLAGS)
-flags.DEFINE_multi_string(
-    "weights",
-    [],
-    "A .ptd file of the program; may be repeated. By default those that `pteron export` wrote"
-    " beside it.",
-    flag_values=FLAGS,
-)
+program_file.define_flags(FLAGS, "weights")
 flags.DEFINE_string(
     "output",
     None,
@@ -79,7 +73,7 @@ def run(positional: list[str]) -> bool:
         raise UsageError("no key; add --key=key.pem")
     if FLAGS.certificate is not None and FLAGS.bundle is None:
         raise UsageError("--certificate is for bundles; add --bundle=model.sig")
-    files = program_file.files_of(name, FLAGS.weights)
+    files = program_file.files_of(name, FLAGS.weights, "weights")
     expires = None if FLAGS.expires is None else _time(FLAGS.expires)
     key = _read_key(Path(FLAGS.key))
     # All bytes, so that nothing is signed that would be refused.

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from absl import flags
 
@@ -26,12 +27,7 @@ FLAGS = command_flags()
 flags.DEFINE_multi_string(
     "key", [], "A trusted public key, in PEM; may be repeated: one is enough.", flag_values=FLAGS
 )
-flags.DEFINE_multi_string(
-    "weights",
-    [],
-    "A .ptd file of the program; may be repeated. By default those beside it.",
-    flag_values=FLAGS,
-)
+program_file.define_flags(FLAGS, "weights")
 flags.DEFINE_string(
     "signature", None, "The signature; by default beside the program.", flag_values=FLAGS
 )
@@ -67,19 +63,15 @@ def run(positional: list[str]) -> bool:
         raise UsageError("--root, --identity and --issuer are of bundles; add --bundle=model.sig")
     if FLAGS.bundle is not None and bool(FLAGS.key) == (root is not None):
         raise UsageError("a bundle is verified with --key or with --root")
-    files = program_file.files_of(name, FLAGS.weights)
+    files = program_file.files_of(name, FLAGS.weights, "weights")
     policy = LoadPolicy(
         trusted_keys=[Path(key) for key in FLAGS.key], minimum_version=FLAGS.minimum_version
     )
+    checks: dict[str, Any] = {"policy": policy, "signature": FLAGS.signature}
     if FLAGS.bundle is not None:
         bundle.check(files, Path(FLAGS.bundle), policy, root, FLAGS.identity, FLAGS.issuer)
-        Runtime.get().load_program(
-            files[0], data_path=files[1:], verification=Verification.Required
-        )
-    else:
-        Runtime.get().load_program(
-            files[0], data_path=files[1:], policy=policy, signature=FLAGS.signature
-        )
+        checks = {"verification": Verification.Required}
+    Runtime.get().load_program(files[0], data_path=files[1:], **checks)
     if FLAGS.json:
         print(json.dumps({"verified": [str(file) for file in files]}, indent=2))
     else:

@@ -15,7 +15,7 @@ static Reached run_with(const uint8_t* data, size_t size) {
   const Buffer file = allocate(size);
   std::copy_n(data, size, file.get());
   pteron::LoadOptions options;
-  options.verification = static_cast<pteron::Verification>(below(random, 3));
+  options.verification = static_cast<pteron::Verification>(below(random, 4));
   options.data_files = {{{file.get(), size}, file}};
   return run_program(program.data(), program.size(), options, random);
 }

@@ -49,7 +49,8 @@ bool has_channels_last_strides(const SlimTensor& tensor) {
     if (tensor.size(d) == 0 || tensor.stride(d) < least) return false;
     // With spatial size 1, a batch stride equal to the number of channels is ambiguous.
     if (d == 0 && least == tensor.stride(1)) return false;
-    least = tensor.stride(d) * (tensor.size(d) > 1 ? tensor.size(d) : 1);
+    const int64_t size = std::max<int64_t>(tensor.size(d), 1);
+    if (__builtin_mul_overflow(tensor.stride(d), size, &least)) return false;
   }
   return true;
 }

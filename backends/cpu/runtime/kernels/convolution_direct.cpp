@@ -30,11 +30,12 @@ bool is_convolved_directly(const ConvolutionShape& s, bool channels_last) {
   const int64_t in_group = s.in_channels / s.groups;
   // Offsets in padded images and in weights must fit 32 bits.
   constexpr int64_t kMost = INT32_MAX / 4;
-  const int64_t padded = (s.in[1] + 2 * s.padding[1] + s.stride[1]) *
-                         (s.in[2] + 2 * s.padding[2] + s.stride[2] + kMostTileLanes);
+  const int64_t rows = s.in[1] + 2 * s.padding[1] + s.stride[1];
+  const int64_t columns = s.in[2] + 2 * s.padding[2] + s.stride[2] + kMostTileLanes;
   return tile_kernels() != nullptr && (channels_last || !is_pointwise(s)) && in_group > 0 &&
          s.batch > 0 && in_group * s.kernel_area() < kMost &&
-         padded < kMost / s.in_channels / s.kernel[0];
+         rows < kMost && columns < kMost &&
+         rows * columns < kMost / s.in_channels / s.kernel[0];
 }
 
 void convolve_direct(const ConvolutionShape& shape, const ConvolutionTensors& tensors) {

@@ -347,6 +347,10 @@ TEST(IsConvolvedDirectly, LeavesWhatOthersDoBetter) {
   EXPECT_EQ(direct(1, {8, 8}, {3, 3}, false), tile_kernels() != nullptr);
   EXPECT_EQ(direct(1, {8, 8}, {1, 1}, true), tile_kernels() != nullptr);
   EXPECT_FALSE(direct(1, {8, 8}, {1, 1}, false));  // a GEMM
+  // The padded image has more elements than 64 bits can count.
+  const int64_t most = INT64_C(3) << 30;
+  EXPECT_FALSE(is_convolved_directly(
+      shape_of(1, 1, {8, 8}, {9, 9}, {3, 3}, {1, 1}, {most, most}, {1, 1}), true));
   const ConvolutionShape flat = shape_of(1, 1, {8, 8}, {9, 9}, {1, 1}, {1, 1}, {0, 0}, {1, 1});
   EXPECT_EQ(is_convolved_directly(with_depth(flat, 4, 3, 1, 1, 1), false),
             tile_kernels() != nullptr);
