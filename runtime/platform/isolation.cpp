@@ -82,7 +82,7 @@ class Filter {
     on_argument(SYS_prctl, 0, {PR_SET_NAME, 0x53564d41 /* PR_SET_VMA */});
     on_argument(SYS_tgkill, 0, {static_cast<uint32_t>(getpid())});
     // The old limits only: no pointer to new ones.
-    on_argument(SYS_prlimit64, 2, {0}, /*whole=*/true);
+    on_argument(SYS_prlimit64, 2, {0});
     add({ret(SECCOMP_RET_KILL_PROCESS)});
   }
 
@@ -103,16 +103,13 @@ class Filter {
     add({jump(BPF_JEQ, static_cast<uint32_t>(number), 0, 1), ret(action)});
   }
 
-  // Allows a call with one of these values of an argument, whose high half is 0 if `whole`.
-  void on_argument(int number, size_t index, std::initializer_list<uint32_t> values,
-                   bool whole = false) {
-    const auto length = static_cast<uint8_t>(2 + 2 * values.size() + (whole ? 3 : 0));
+  // Allows a call with one of these values of an argument, whose high half is 0.
+  void on_argument(int number, size_t index, std::initializer_list<uint32_t> values) {
+    const auto length = static_cast<uint8_t>(5 + 2 * values.size());
     add({jump(BPF_JEQ, static_cast<uint32_t>(number), 0, length)});
     const size_t low = offsetof(seccomp_data, args) + 8 * index;  // little-endian
-    if (whole) {
-      load(low + 4);
-      add({jump(BPF_JEQ, 0, 1, 0), ret(SECCOMP_RET_KILL_PROCESS)});
-    }
+    load(low + 4);
+    add({jump(BPF_JEQ, 0, 1, 0), ret(SECCOMP_RET_KILL_PROCESS)});
     load(low);
     for (const uint32_t value : values) {
       add({jump(BPF_JEQ, value, 0, 1), ret(SECCOMP_RET_ALLOW)});
@@ -157,9 +154,6 @@ Error close_files() {
   return Error::Ok;
 }
 
-// Each may be a file in memory.
-constexpr uint64_t kMaxDescriptors = 8;
-
 Error limit(__rlimit_resource_t what, uint64_t value) {
   const rlimit bound{value, value};
   return setrlimit(what, &bound) == 0 ? Error(Error::Ok) : failure("setrlimit");
@@ -176,7 +170,7 @@ Error isolate(uint64_t nbytes) {
   PTERON_RETURN_IF_ERROR(limit(RLIMIT_CORE, 0));
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return failure("PR_SET_NO_NEW_PRIVS");
   PTERON_RETURN_IF_ERROR(close_files());
-  PTERON_RETURN_IF_ERROR(limit(RLIMIT_NOFILE, kMaxDescriptors));
+  PTERON_RETURN_IF_ERROR(limit(RLIMIT_NOFILE, 8));  // each may be a file in memory
   return Filter().install();
 }
 

@@ -36,7 +36,7 @@ TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
 _MAX_NBYTES = 1 << 20
 _MOST_SIGNATURES = 16
 
-_refused = functools.partial(error_of_code, 0x22, "AccessFailed")
+refused = functools.partial(error_of_code, 0x22, "AccessFailed")
 _invalid = functools.partial(error_of_code, 0x23, "InvalidProgram")
 _invalid_argument = functools.partial(error_of_code, 0x12, "InvalidArgument")
 
@@ -78,7 +78,7 @@ class LoadPolicy:
         keys = [read_key(key) for key in self.trusted_keys]
         if signature is None:
             if self.required:
-                raise _refused(
+                raise refused(
                     "it has no signature, which the policy requires; pteron sign writes one"
                 )
             return None
@@ -110,13 +110,13 @@ class LoadPolicy:
         ):
             raise _invalid("its version or time of expiry is none that pteron sign writes")
         if version < self.minimum_version:
-            raise _refused(
+            raise refused(
                 f"the signature is of version {version}, and the policy's minimum is"
                 f" {self.minimum_version}"
             )
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         if expires is not None and now >= expires:
-            raise _refused(f"the signature expired at {expires}, and it is {now}")
+            raise refused(f"the signature expired at {expires}, and it is {now}")
 
 
 def read_beside(path: str | os.PathLike[str]) -> bytes | None:
@@ -128,7 +128,7 @@ def read_beside(path: str | os.PathLike[str]) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise _refused(f"{file}: {error.strerror}") from error
+        raise refused(f"{file}: {error.strerror}") from error
 
 
 def encoding(payload: bytes) -> bytes:
@@ -156,6 +156,7 @@ def crypto() -> Any:
         InvalidSignature=exceptions.InvalidSignature,
         ecdsa=ec.ECDSA(hashes.SHA256(), deterministic_signing=True),
         serialization=serialization,
+        SPKI=serialization.PublicFormat.SubjectPublicKeyInfo,
         ec=ec,
         ed25519=ed25519,
     )
@@ -174,18 +175,23 @@ def read_key(key: str | bytes | os.PathLike[str]) -> Any:
             "a trusted key is no public key in PEM; expected the contents of a file that begins"
             " with -----BEGIN PUBLIC KEY-----, or its pathlib.Path"
         ) from error
-    ec, ed25519 = modules.ec, modules.ed25519
-    if isinstance(public, ed25519.Ed25519PublicKey) or (
-        isinstance(public, ec.EllipticCurvePublicKey) and public.curve.name == "secp256r1"
+    return of_known_kind(public)
+
+
+def of_known_kind(public: Any, whose: str = "a trusted key") -> Any:
+    """The public key `public`, if signatures may be by it."""
+    modules = crypto()
+    if isinstance(public, modules.ed25519.Ed25519PublicKey) or (
+        isinstance(public, modules.ec.EllipticCurvePublicKey) and public.curve.name == "secp256r1"
     ):
         return public
-    raise _invalid_argument("a trusted key is of another kind; expected ECDSA P-256 or Ed25519")
+    raise _invalid_argument(f"{whose} is of another kind; expected ECDSA P-256 or Ed25519")
 
 
 def open_envelope(envelope: bytes, keys: list[Any]) -> bytes:
     """The payload of an envelope with a signature by one of the keys."""
     if len(envelope) > _MAX_NBYTES:
-        raise _refused(f"the signature has more than {_MAX_NBYTES} bytes")
+        raise refused(f"the signature has more than {_MAX_NBYTES} bytes")
     fields = _parse(envelope)
     payload, signatures = _decode(fields, "payload"), _member(fields, "signatures")
     if (
@@ -193,7 +199,7 @@ def open_envelope(envelope: bytes, keys: list[Any]) -> bytes:
         or _member(fields, "payloadType") != PAYLOAD_TYPE
         or not isinstance(signatures, list)
     ):
-        raise _refused(
+        raise refused(
             f"the signature is no DSSE envelope of type {PAYLOAD_TYPE}; pteron sign writes one"
         )
     message = encoding(payload)
@@ -202,16 +208,13 @@ def open_envelope(envelope: bytes, keys: list[Any]) -> bytes:
         signature = _decode(entry, "sig")
         if signature is not None and any(_verifies(key, signature, message) for key in keys):
             return payload
-    raise _refused(f"the signature is by none of the {len(keys)} trusted keys, or was altered")
+    raise refused(f"the signature is by none of the {len(keys)} trusted keys, or was altered")
 
 
 def _verifies(key: Any, signature: bytes, message: bytes) -> bool:
     modules = crypto()
     try:
-        if isinstance(key, modules.ed25519.Ed25519PublicKey):
-            key.verify(signature, message)
-        else:
-            key.verify(signature, message, modules.ecdsa)
+        key.verify(signature, message, *([modules.ecdsa] if hasattr(key, "curve") else []))
     except modules.InvalidSignature:
         return False
     return True

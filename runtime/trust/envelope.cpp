@@ -26,10 +26,8 @@ std::optional<std::string> decode(const Json& json, const char* key) {
   const auto field = json.is_object() ? json.find(key) : json.end();
   if (field == json.end() || !field->is_string()) return std::nullopt;
   std::string text = field->get<std::string>();
-  for (char& letter : text) {
-    if (letter == '-') letter = '+';
-    if (letter == '_') letter = '/';
-  }
+  std::replace(text.begin(), text.end(), '-', '+');
+  std::replace(text.begin(), text.end(), '_', '/');
   std::string bytes(text.size(), '\0');
   size_t nbytes = 0;
   if (!EVP_DecodeBase64(reinterpret_cast<uint8_t*>(bytes.data()), &nbytes, bytes.size(),

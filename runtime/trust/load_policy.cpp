@@ -1,7 +1,6 @@
 #include "pteron/runtime/trust/load_policy.h"
 
 #include <algorithm>
-#include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
@@ -26,20 +25,16 @@ constexpr uintmax_t kMaxNbytes = 1 << 20;
 
 // A member of that name, or null.
 Json member(const Json& json, const char* name) {
-  const auto found = json.is_object() ? json.find(name) : json.end();
-  return found == json.end() ? Json() : *found;
+  return json.is_object() ? json.value(name, Json()) : Json();
 }
 
 std::optional<Sha256Digest> from_hex(const Json& json) {
-  if (!json.is_string()) return std::nullopt;
-  const std::string text = json.get<std::string>();
+  const std::string text = json.is_string() ? json.get<std::string>() : "";
   Sha256Digest digest{};
-  if (text.size() != 2 * digest.size()) return std::nullopt;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char* const digits = "0123456789abcdef";
-    const char* const digit = text[i] ? std::strchr(digits, text[i]) : nullptr;
-    if (!digit) return std::nullopt;
-    digest[i / 2] = static_cast<uint8_t>(digest[i / 2] << 4 | (digit - digits));
+  const bool is_hex = text.find_first_not_of("0123456789abcdef") == std::string::npos;
+  if (!is_hex || text.size() != 2 * digest.size()) return std::nullopt;
+  for (size_t i = 0; i < digest.size(); ++i) {
+    digest[i] = static_cast<uint8_t>(std::stoi(text.substr(2 * i, 2), nullptr, 16));
   }
   return digest;
 }
@@ -105,7 +100,28 @@ Result<std::vector<Sha256Digest>> read_statement(const LoadPolicy& policy,
   return digests;
 }
 
-LoadOptions with_backends(const LoadPolicy& policy, LoadOptions options) {
+// `signature`: none if there is no file `beside` the program.
+Result<LoadOptions> apply(const LoadPolicy& policy, std::optional<std::string_view> signature,
+                          const std::string& beside, LoadOptions options) {
+  PTERON_CHECK_OR_RETURN(!policy.trusted_keys.empty() || !policy.required, Error::InvalidArgument,
+                         "the policy requires signatures and has no trusted keys");
+  std::vector<PublicKey> keys;
+  for (const std::string& pem : policy.trusted_keys) {
+    PTERON_ASSIGN_OR_RETURN(PublicKey key, PublicKey::parse(pem));
+    keys.push_back(std::move(key));
+  }
+  PTERON_CHECK_OR_RETURN(signature || !policy.required, Error::AccessFailed,
+                         "it has no signature, which the policy requires; pteron sign writes one "
+                         "to %s",
+                         beside.c_str());
+  if (signature) {
+    PTERON_CHECK_OR_RETURN(signature->size() <= kMaxNbytes, Error::AccessFailed,
+                           "the signature has %zu bytes, at most %zu are possible",
+                           signature->size(), static_cast<size_t>(kMaxNbytes));
+    PTERON_ASSIGN_OR_RETURN(const std::string payload,
+                            open_envelope(*signature, kPayloadType, keys));
+    PTERON_ASSIGN_OR_RETURN(options.allowed_files, read_statement(policy, payload));
+  }
   if (!policy.allowed_backends) return options;
   std::vector<std::string> both;
   for (const std::string& id : *policy.allowed_backends) {
@@ -116,31 +132,11 @@ LoadOptions with_backends(const LoadPolicy& policy, LoadOptions options) {
   return options;
 }
 
-Result<std::vector<PublicKey>> read_keys(const LoadPolicy& policy) {
-  PTERON_CHECK_OR_RETURN(!policy.trusted_keys.empty() || !policy.required, Error::InvalidArgument,
-                         "the policy requires signatures and has no trusted keys");
-  std::vector<PublicKey> keys;
-  for (const std::string& pem : policy.trusted_keys) {
-    PTERON_ASSIGN_OR_RETURN(PublicKey key, PublicKey::parse(pem));
-    keys.push_back(std::move(key));
-  }
-  return keys;
-}
-
 }  // namespace
 
 Result<LoadOptions> trusted_options_of(const LoadPolicy& policy, std::string_view signature,
                                        LoadOptions options) {
-  return catch_exceptions([&]() -> Result<LoadOptions> {
-    PTERON_ASSIGN_OR_RETURN(const std::vector<PublicKey> keys, read_keys(policy));
-    PTERON_CHECK_OR_RETURN(signature.size() <= kMaxNbytes, Error::AccessFailed,
-                           "the signature has %zu bytes, at most %zu are possible",
-                           signature.size(), static_cast<size_t>(kMaxNbytes));
-    PTERON_ASSIGN_OR_RETURN(const std::string payload,
-                            open_envelope(signature, kPayloadType, keys));
-    PTERON_ASSIGN_OR_RETURN(options.allowed_files, read_statement(policy, payload));
-    return with_backends(policy, std::move(options));
-  });
+  return catch_exceptions([&] { return apply(policy, signature, "", std::move(options)); });
 }
 
 Result<LoadOptions> trusted_options(const LoadPolicy& policy, const std::string& path,
@@ -149,22 +145,15 @@ Result<LoadOptions> trusted_options(const LoadPolicy& policy, const std::string&
     const std::string beside = path + kSignatureSuffix;
     std::error_code error;
     const uintmax_t nbytes = std::filesystem::file_size(beside, error);
-    if (error == std::errc::no_such_file_or_directory) {
-      if (Result<std::vector<PublicKey>> keys = read_keys(policy); !keys.ok()) {
-        return keys.take_error();
-      }
-      PTERON_CHECK_OR_RETURN(!policy.required, Error::AccessFailed,
-                             "%s: it has no signature, which the policy requires; pteron sign "
-                             "writes one to %s",
-                             path.c_str(), beside.c_str());
-      return with_backends(policy, std::move(options));
+    std::optional<std::string> signature;
+    if (error != std::errc::no_such_file_or_directory) {
+      std::ifstream file(beside, std::ios::binary);
+      PTERON_CHECK_OR_RETURN(!error && nbytes <= kMaxNbytes && file, Error::AccessFailed,
+                             "%s: not a file that can be read, of at most %zu bytes",
+                             beside.c_str(), static_cast<size_t>(kMaxNbytes));
+      signature.emplace(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
     }
-    std::ifstream file(beside, std::ios::binary);
-    PTERON_CHECK_OR_RETURN(!error && nbytes <= kMaxNbytes && file, Error::AccessFailed,
-                           "%s: not a file that can be read, of at most %zu bytes", beside.c_str(),
-                           static_cast<size_t>(kMaxNbytes));
-    const std::string signature{std::istreambuf_iterator<char>(file), {}};
-    Result<LoadOptions> found = trusted_options_of(policy, signature, std::move(options));
+    Result<LoadOptions> found = apply(policy, signature, beside, std::move(options));
     if (!found.ok()) return found.take_error().with_context(path);
     return found;
   });

@@ -83,18 +83,17 @@ std::string set_backend_option(const std::string& text, Arguments& arguments) {
 }
 
 std::string set_verification(const std::string& text, Arguments& arguments) {
-  if (text == "minimal") {
-    arguments.load.verification = Verification::Minimal;
-  } else if (text == "internal_consistency") {
-    arguments.load.verification = Verification::InternalConsistency;
-  } else if (text == "full") {
-    arguments.load.verification = Verification::Full;
-  } else if (text == "required") {
-    arguments.load.verification = Verification::Required;
-  } else {
+  const std::map<std::string, Verification> levels = {
+      {"minimal", Verification::Minimal},
+      {"internal_consistency", Verification::InternalConsistency},
+      {"full", Verification::Full},
+      {"required", Verification::Required}};
+  const auto found = levels.find(text);
+  if (found == levels.end()) {
     return "--verification: found \"" + text +
            "\", expected minimal, internal_consistency, full or required";
   }
+  arguments.load.verification = found->second;
   return {};
 }
 
@@ -122,18 +121,14 @@ std::string set_limits(const std::string& text, Limits& limits) {
   return {};
 }
 
-std::string set_minimum_version(const std::string& text, Arguments& arguments) {
+template <typename Number>
+std::string set_number(const std::string& name, const std::string& text, Number& number) {
   int64_t integer = 0;
   if (!parse_integer(text, integer) || integer < 0) {
-    return "--minimum_version: found \"" + text + "\", expected a number of at least 0";
+    return "--" + name + ": found \"" + text + "\", expected a number of at least 0";
   }
-  arguments.minimum_version = static_cast<uint64_t>(integer);
+  number = static_cast<Number>(integer);
   return {};
-}
-
-std::string set_repeat(const std::string& text, Arguments& arguments) {
-  if (parse_integer(text, arguments.repeat) && arguments.repeat >= 0) return {};
-  return "--repeat: found \"" + text + "\", expected a number of runs";
 }
 
 std::string set_flag(const std::string& name, const std::string& value, Arguments& arguments) {
@@ -150,7 +145,7 @@ std::string set_flag(const std::string& name, const std::string& value, Argument
   } else if (name == "trace") {
     arguments.trace = value;
   } else if (name == "repeat") {
-    return set_repeat(value, arguments);
+    return set_number(name, value, arguments.repeat);
   } else if (name == "verification") {
     return set_verification(value, arguments);
   } else if (name == "allowed_backends") {
@@ -158,7 +153,7 @@ std::string set_flag(const std::string& name, const std::string& value, Argument
   } else if (name == "trusted_keys") {
     arguments.trusted_keys = split(value);
   } else if (name == "minimum_version") {
-    return set_minimum_version(value, arguments);
+    return set_number(name, value, arguments.minimum_version);
   } else if (name == "backend_option") {
     return set_backend_option(value, arguments);
   } else if (name == "limits") {

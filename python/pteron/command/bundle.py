@@ -10,20 +10,16 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from pteron.command.usage import UsageError
 from pteron.runtime import LoadPolicy
 from pteron.runtime.python import load_policy
-from pteron.runtime.python.errors import error_of_code
+from pteron.runtime.python.load_policy import refused
 
 _MODEL_SIGNING = "https://model_signing/signature/v1.0"
-
-
-def refused(bundle: Path, why: object) -> Exception:
-    return error_of_code(0x22, "AccessFailed", f"{bundle}: {why}")
 
 
 def check(
@@ -60,14 +56,14 @@ def check(
             found = hashlib.file_digest(opened, "sha256").hexdigest()
         if digests.get(file.name) != found:
             known = "is of other bytes" if file.name in digests else "does not name it"
-            raise refused(bundle, f"it {known}: {file} has SHA-256 {found}")
+            raise refused(f"{bundle}: it {known}: {file} has SHA-256 {found}")
 
 
 def _envelope(bundle: Path, text: bytes) -> bytes:
     try:
         return json.dumps(json.loads(text)["dsseEnvelope"]).encode()
     except (ValueError, RecursionError, LookupError, TypeError) as error:
-        raise refused(bundle, "it is no bundle with a DSSE envelope") from error
+        raise refused(f"{bundle}: it is no bundle with a DSSE envelope") from error
 
 
 def _by_certificates(bundle: Path, text: bytes, root: Path, identity: str | None) -> bytes:
@@ -81,15 +77,10 @@ def _by_certificates(bundle: Path, text: bytes, root: Path, identity: str | None
         raise UsageError(f"--root: {root} has no certificates in PEM ({error})") from error
     any_usage = (x509.ExtendedKeyUsage, verification.Criticality.AGNOSTIC, None)
     policies = verification.ExtensionPolicy
-    verifier = (
-        verification.PolicyBuilder()
-        .store(verification.Store(roots))
-        .extension_policies(
-            ca_policy=policies.webpki_defaults_ca().may_be_present(*any_usage),
-            ee_policy=policies.webpki_defaults_ee().may_be_present(*any_usage),
-        )
-        .build_client_verifier()
-    )
+    ca = policies.webpki_defaults_ca().may_be_present(*any_usage)
+    ee = policies.webpki_defaults_ee().may_be_present(*any_usage)
+    builder = verification.PolicyBuilder().store(verification.Store(roots))
+    verifier = builder.extension_policies(ca_policy=ca, ee_policy=ee).build_client_verifier()
     envelope = _envelope(bundle, text)
     try:
         material = json.loads(text)["verificationMaterial"]
@@ -100,26 +91,18 @@ def _by_certificates(bundle: Path, text: bytes, root: Path, identity: str | None
             x509.load_der_x509_certificate(base64.b64decode(each["rawBytes"])) for each in raw
         ]
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise refused(bundle, "it has no certificate") from error
+        raise refused(f"{bundle}: it has no certificate") from error
     try:
         subjects = verifier.verify(own, others).subjects or []
-        usage: Iterable[x509.ObjectIdentifier] = own.extensions.get_extension_for_class(
-            x509.ExtendedKeyUsage
-        ).value
+        usages = [e.value for e in own.extensions if isinstance(e.value, x509.ExtendedKeyUsage)]
     except (verification.VerificationError, x509.UnsupportedGeneralNameType) as error:
-        raise refused(bundle, f"its certificate is not of a root in {root}: {error}") from error
-    except x509.ExtensionNotFound:
-        usage = ()
-    if x509.oid.ExtendedKeyUsageOID.CODE_SIGNING not in usage:
-        raise refused(bundle, "its certificate is not for signing code")
+        raise refused(f"{bundle}: its certificate is not of a root in {root}: {error}") from error
+    if not any(x509.oid.ExtendedKeyUsageOID.CODE_SIGNING in usage for usage in usages):
+        raise refused(f"{bundle}: its certificate is not for signing code")
     names = [str(name.value) for name in subjects]
     if identity is not None and identity not in names:
-        raise refused(bundle, f"its certificate is of {names}, not of {identity}")
-    formats = load_policy.crypto().serialization
-    pem = own.public_key().public_bytes(
-        formats.Encoding.PEM, formats.PublicFormat.SubjectPublicKeyInfo
-    )
-    return load_policy.open_envelope(envelope, [load_policy.read_key(pem)])
+        raise refused(f"{bundle}: its certificate is of {names}, not of {identity}")
+    return load_policy.open_envelope(envelope, [load_policy.of_known_kind(own.public_key())])
 
 
 def _by_sigstore(
@@ -138,15 +121,13 @@ def _by_sigstore(
             "this needs sigstore; try: pip install sigstore", name="sigstore"
         ) from error
     try:
-        kind, payload = verify.Verifier(
-            trusted_root=models.TrustedRoot.from_file(str(root))
-        ).verify_dsse(
-            models.Bundle.from_json(text), policy.Identity(identity=identity, issuer=issuer)
-        )
+        verifier = verify.Verifier(trusted_root=models.TrustedRoot.from_file(str(root)))
+        expected = policy.Identity(identity=identity, issuer=issuer)
+        kind, payload = verifier.verify_dsse(models.Bundle.from_json(text), expected)
     except (errors.Error, ValueError) as error:
-        raise refused(bundle, error) from error
+        raise refused(f"{bundle}: {error}") from error
     if kind != load_policy.PAYLOAD_TYPE:
-        raise refused(bundle, f"it signs a {kind}, expected {load_policy.PAYLOAD_TYPE}")
+        raise refused(f"{bundle}: it signs a {kind}, expected {load_policy.PAYLOAD_TYPE}")
     return payload
 
 
@@ -160,7 +141,7 @@ def _digests(bundle: Path, payload: bytes, policy: LoadPolicy) -> dict[str, Any]
         if statement["predicateType"] == load_policy.PREDICATE_TYPE:
             policy.check_predicate(predicate)
         elif policy.minimum_version > 0:
-            raise refused(bundle, "what it signs has no version, and --minimum_version is set")
+            raise refused(f"{bundle}: what it signs has no version, and --minimum_version is set")
         if statement["predicateType"] == _MODEL_SIGNING:
             return {
                 file["name"]: file["digest"]
@@ -169,4 +150,4 @@ def _digests(bundle: Path, payload: bytes, policy: LoadPolicy) -> dict[str, Any]
             }
         return {file["name"]: file["digest"]["sha256"] for file in statement["subject"]}
     except (ValueError, RecursionError, LookupError, TypeError) as error:
-        raise refused(bundle, "what it signs is no statement of SHA-256 digests") from error
+        raise refused(f"{bundle}: what it signs is no statement of SHA-256 digests") from error

@@ -96,7 +96,7 @@ def _child(work: Callable[[], Sequence[Any]], pipe: int, memory: int) -> None:
 
 def _read(pipe: int, most: int, deadline: float) -> bytes:
     data = bytearray()
-    while True:
+    while len(data) <= most:
         wait = min(deadline - time.monotonic(), 1e6)
         if wait <= 0 or not select.select([pipe], [], [], wait)[0]:
             raise RuntimeError("the isolated program took too long and was ended")
@@ -104,5 +104,4 @@ def _read(pipe: int, most: int, deadline: float) -> bytes:
         if not part:
             return bytes(data)
         data += part
-        if len(data) > most:
-            raise RuntimeError(f"the isolated program wrote more than {most} bytes")
+    raise RuntimeError(f"the isolated program wrote more than {most} bytes")

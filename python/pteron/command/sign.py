@@ -74,7 +74,9 @@ def run(positional: list[str]) -> bool:
     if FLAGS.certificate is not None and FLAGS.bundle is None:
         raise UsageError("--certificate is for bundles; add --bundle=model.sig")
     files = program_file.files_of(name, FLAGS.weights, "weights")
-    expires = None if FLAGS.expires is None else _time(FLAGS.expires)
+    predicate: dict[str, Any] = {"version": FLAGS.version}
+    if FLAGS.expires is not None:
+        predicate["expires"] = _time(FLAGS.expires)
     key = _read_key(Path(FLAGS.key))
     # All bytes, so that nothing is signed that would be refused.
     Runtime.get().load_program(files[0], data_path=files[1:], verification=Verification.Required)
@@ -82,10 +84,7 @@ def run(positional: list[str]) -> bool:
         "_type": load_policy.STATEMENT_TYPE,
         "subject": [{"name": file.name, "digest": digests_of(file)} for file in files],
         "predicateType": load_policy.PREDICATE_TYPE,
-        "predicate": {
-            "version": FLAGS.version,
-            **({} if expires is None else {"expires": expires}),
-        },
+        "predicate": predicate,
     }
     output = Path(FLAGS.output or f"{files[0]}{load_policy.SUFFIX}")
     written = {output: sign(statement, key)}
@@ -134,10 +133,10 @@ def bundle_of(
         for file in sorted(statement["subject"], key=lambda file: file["name"])
     ]
     whole = hashlib.sha256(b"".join(bytes.fromhex(file["digest"]) for file in resources))
-    formats = modules.serialization
-    public = key.public_key().public_bytes(
-        formats.Encoding.PEM, formats.PublicFormat.SubjectPublicKeyInfo
-    )
+    public = key.public_key().public_bytes(modules.serialization.Encoding.PEM, modules.SPKI)
+    material: dict[str, Any] = {"publicKey": {"hint": hashlib.sha256(public).hexdigest()}}
+    if chain is not None:
+        material = {"x509CertificateChain": {"certificates": _certificates(chain, key)}}
     signed = {
         "_type": load_policy.STATEMENT_TYPE,
         "subject": [{"name": resources[0]["name"], "digest": {"sha256": whole.hexdigest()}}],
@@ -154,14 +153,7 @@ def bundle_of(
     }
     return {
         "mediaType": "application/vnd.dev.sigstore.bundle.v0.3+json",
-        "verificationMaterial": {
-            **(
-                {"publicKey": {"hint": hashlib.sha256(public).hexdigest()}}
-                if chain is None
-                else {"x509CertificateChain": {"certificates": _certificates(chain, key)}}
-            ),
-            "tlogEntries": [],
-        },
+        "verificationMaterial": {**material, "tlogEntries": []},
         "dsseEnvelope": sign(signed, key),
     }
 
@@ -184,14 +176,8 @@ def sign(statement: Any, key: Any) -> dict[str, Any]:
     modules = load_policy.crypto()
     payload = statement if isinstance(statement, bytes) else json.dumps(statement).encode()
     message = load_policy.encoding(payload)
-    if isinstance(key, modules.ed25519.Ed25519PrivateKey):
-        signature = key.sign(message)
-    else:
-        signature = key.sign(message, modules.ecdsa)
-    formats = modules.serialization
-    public = key.public_key().public_bytes(
-        formats.Encoding.DER, formats.PublicFormat.SubjectPublicKeyInfo
-    )
+    signature = key.sign(message, *([modules.ecdsa] if hasattr(key, "curve") else []))
+    public = key.public_key().public_bytes(modules.serialization.Encoding.DER, modules.SPKI)
     return {
         "payload": base64.b64encode(payload).decode(),
         "payloadType": load_policy.PAYLOAD_TYPE,
@@ -213,12 +199,8 @@ def _read_key(path: Path) -> Any:
             f"--key: {path} is no private key in PEM without a password ({error});"
             " expected the contents to begin with -----BEGIN PRIVATE KEY-----"
         ) from error
-    ec, ed25519 = modules.ec, modules.ed25519
-    if isinstance(key, ed25519.Ed25519PrivateKey) or (
-        isinstance(key, ec.EllipticCurvePrivateKey) and key.curve.name == "secp256r1"
-    ):
-        return key
-    raise ValueError(f"--key: {path} is of another kind; expected ECDSA P-256 or Ed25519")
+    load_policy.of_known_kind(key.public_key(), f"--key: {path}")
+    return key
 
 
 def _time(text: str) -> str:
