@@ -135,7 +135,9 @@ Error verify_all(const std::vector<const Segments*>& files) {
   for (const Segments* const segments : files) {
     for (size_t i = 0; i < segments->size(); ++i) all.emplace_back(segments, i);
   }
-  const auto nbytes = [](const auto& segment) { return segment.first->range(segment.second).nbytes; };
+  const auto nbytes = [](const auto& segment) {
+    return segment.first->range(segment.second).nbytes;
+  };
   auto largest_first = all;
   std::stable_sort(largest_first.begin(), largest_first.end(),
                    [&](const auto& a, const auto& b) { return nbytes(a) > nbytes(b); });

@@ -33,8 +33,7 @@ bool is_convolved_directly(const ConvolutionShape& s, bool channels_last) {
   const int64_t rows = s.in[1] + 2 * s.padding[1] + s.stride[1];
   const int64_t columns = s.in[2] + 2 * s.padding[2] + s.stride[2] + kMostTileLanes;
   return tile_kernels() != nullptr && (channels_last || !is_pointwise(s)) && in_group > 0 &&
-         s.batch > 0 && in_group * s.kernel_area() < kMost &&
-         rows < kMost && columns < kMost &&
+         s.batch > 0 && in_group * s.kernel_area() < kMost && rows < kMost && columns < kMost &&
          rows * columns < kMost / s.in_channels / s.kernel[0];
 }
 
