@@ -95,8 +95,8 @@ def cases() -> Iterator[tuple[str, Case]]:
     batch = [(torch.randn(2, n, 8),) for n in (5, 1, 16)]
     yield "attention", Case(Attention().eval(), batch, dynamic_shapes=({1: length},))
     if torch.cuda.is_available():
-        on_gpu = [tuple(value.cuda() for value in call) for call in images]
-        yield "cuda", Case(Layers().eval().cuda(), on_gpu, backend="cuda")
+        example = tuple(value.cuda() for value in images[0])
+        yield "cuda", Case(Layers().eval().cuda(), [example, images[1]], backend="cuda")
 
 
 def main(folder: Path) -> None:
@@ -117,8 +117,8 @@ def main(folder: Path) -> None:
         arrays: dict[str, Any] = {}
         for number, inputs in enumerate(case.calls):
             arrays |= {f"{number}/in/{i}": value.cpu().numpy() for i, value in enumerate(inputs)}
-            for i, value in enumerate(method.execute(list(inputs))):
-                arrays[f"{number}/out/{i}"] = torch.from_dlpack(value).cpu().numpy().copy()
+            for i, value in enumerate(method.execute([value.cpu() for value in inputs])):
+                arrays[f"{number}/out/{i}"] = torch.from_dlpack(value).numpy().copy()
         np.savez_compressed(path.with_suffix(".npz"), **arrays)
 
 

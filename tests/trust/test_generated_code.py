@@ -64,10 +64,17 @@ def _fuzz(path: Path) -> str:
     # has an operator new of its own.
     asan = "detect_leaks=0:intercept_memcmp=0:alloc_dealloc_mismatch=0"
     options = {"MODEL": str(path), "ASAN_OPTIONS": asan}
-    # Integers that are indices, to begin with: those of other bytes are mostly none.
-    seed = path.with_suffix(".seed")
-    seed.write_bytes(bytes(range(16, 256)))
-    limits = (f"-runs={_RUNS}", "-max_total_time=20", "-max_len=512", f"-seed_inputs={seed}")
+    # Integers that are indices, to begin with (0, and those below 6): those of other bytes are
+    # mostly none.
+    seeds = [path.with_suffix(".zero"), path.with_suffix(".small")]
+    for seed, value in zip(seeds, (b"\x12", bytes(range(16, 256))), strict=True):
+        seed.write_bytes(value)
+    limits = (
+        f"-runs={_RUNS}",
+        "-max_total_time=20",
+        "-max_len=512",
+        f"-seed_inputs={seeds[0]},{seeds[1]}",
+    )
     run = subprocess.run(
         [os.environ["FUZZ_MODEL"], *limits],
         env={**os.environ, **options},

@@ -38,4 +38,8 @@ extern const char kUsage[];
 // InvalidArgument lists all errors, one per line.
 Result<Arguments> parse_arguments(int argc, const char* const* argv);
 
+// `arguments.load`, under the policy of the command line. In policy.cpp, of the runner that verifies
+// signatures, and in no_policy.cpp, of those that cannot.
+Result<LoadOptions> load_options(const Arguments& arguments);
+
 }  // namespace pteron::runner

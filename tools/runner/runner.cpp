@@ -3,7 +3,6 @@
 #include <chrono>
 #include <cstdio>
 #include <fstream>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,36 +19,11 @@
 #include "pteron/tools/runner/atomic_file.h"
 #include "pteron/tools/runner/safetensors.h"
 #include "pteron/tools/runner/values.h"
-#ifdef PTERON_TRUST
-#include "pteron/runtime/trust/load_policy.h"
-#endif
 
 namespace pteron::runner {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-// `arguments.load`, under the policy of the command line.
-Result<LoadOptions> load_options(const Arguments& arguments) {
-#ifdef PTERON_TRUST  // with a crypto library
-  if (arguments.trusted_keys.empty()) return arguments.load;
-  LoadPolicy policy;
-  policy.required = !arguments.allow_unsigned;
-  policy.minimum_version = arguments.minimum_version;
-  for (const std::string& path : arguments.trusted_keys) {
-    std::ifstream file(path, std::ios::binary);
-    PTERON_CHECK_OR_RETURN(file, Error::NotFound, "--trusted_keys: cannot read %s", path.c_str());
-    policy.trusted_keys.emplace_back(std::istreambuf_iterator<char>(file),
-                                     std::istreambuf_iterator<char>());
-  }
-  return trusted_options(policy, arguments.program, arguments.load);
-#else
-  PTERON_CHECK_OR_RETURN(arguments.trusted_keys.empty(), Error::NotSupported,
-                         "--trusted_keys: this runner has no crypto library; build "
-                         "//tools/runner:verifying_runner");
-  return arguments.load;
-#endif
-}
 
 double microseconds_since(Clock::time_point start) {
   return std::chrono::duration<double, std::micro>(Clock::now() - start).count();

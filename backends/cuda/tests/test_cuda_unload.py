@@ -48,7 +48,7 @@ def test_ten_thousand_cycles_leave_nothing(
             method.prepare(inputs)
         return method.execute(inputs)
 
-    for _ in range(_CYCLES // 10):  # the driver and its caches grow at first
+    for _ in range(_CYCLES // 10):  # caches fill
         found = cycle()
     check(found, expected, sample.rtol)
     free, shared_objects = [_free_bytes()], _mapped_shared_objects()
@@ -60,7 +60,8 @@ def test_ten_thousand_cycles_leave_nothing(
     record_property("ms_a_cycle", round((time.perf_counter() - begin) / _CYCLES * 1e3, 2))
     record_property("free_bytes", free)
     check(found, expected, sample.rtol)
-    assert set(free) == {free[0]}
+    # The driver keeps a page of 64 KiB more at some time. A tensor in each cycle would be 5 MB.
+    assert max(free) - min(free) <= 64 << 10, free
     assert _mapped_shared_objects() == shared_objects
 
 

@@ -52,7 +52,8 @@ exit codes
 """
 #: Packages whose errors say how to install them.
 _EXTRAS = (
-    "cryptography jinja2 ray sigstore soundfile soxr starlette tokenizers torchao transformers uvicorn"
+    "cryptography jinja2 ray sigstore soundfile soxr starlette tokenizers torchao transformers"
+    " uvicorn"
 ).split()
 _DONE, _FAILED, _USAGE, _DIFFERS, NOT_RUN = range(5)
 

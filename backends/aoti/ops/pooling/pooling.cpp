@@ -59,11 +59,17 @@ Error read_windows(const SlimTensor& self, size_t dims, const Sliding& sliding,
   PTERON_RETURN_IF_ERROR(spread(sliding.stride, dims, "stride", 1, p.stride));
   PTERON_RETURN_IF_ERROR(spread(sliding.padding, dims, "padding", 0, p.padding));
   PTERON_RETURN_IF_ERROR(spread(sliding.dilation, dims, "dilation", 1, p.dilation));
+  int64_t padded = 1;
   for (size_t d = 0; d < 3; ++d) {
     const int64_t reach = (p.window[d] - 1) * p.dilation[d] + 1;
     PTERON_CHECK_OR_RETURN(2 * p.padding[d] <= reach, Error::InvalidArgument,
                            "found padding %lld, expected at most half of a window of %lld",
                            static_cast<long long>(p.padding[d]), static_cast<long long>(reach));
+    PTERON_CHECK_OR_RETURN(
+        !__builtin_mul_overflow(padded, p.in[d] + 2 * p.padding[d], &padded),
+        Error::InvalidArgument,
+        "found self %s and padding of up to %lld, more positions than 64 bits count",
+        self.describe().c_str(), static_cast<long long>(p.padding[d]));
     const int64_t room = p.in[d] + 2 * p.padding[d] - reach;
     PTERON_CHECK_OR_RETURN(room >= 0 || (sliding.ceil_mode && room + p.stride[d] > 0),
                            Error::InvalidArgument,

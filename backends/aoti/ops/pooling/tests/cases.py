@@ -96,6 +96,10 @@ def _errors(dims: int) -> Iterator[Json]:
         ):
             yield error(name, shim, x, kernel, stride, padding, *windows, *rest, parts=parts)
         yield error("rank", shim, flat, [2], [], [0], *windows, *rest, parts=[sizes])
+    if dims == 3:
+        largest: list[list[int]] = [[2**31 - 1], [], [2**30 - 1]]
+        many = "more positions than 64 bits count"
+        yield error("uncountable", average, x, *largest, False, True, None, parts=[many])
     yield error("divisor", average, x, [2], [], [0], False, True, 0, parts=["divisor_override 0"])
     yield error("dilation", maximum, x, [2], [], [0], [0], False, parts=["dilation 0"])
 
