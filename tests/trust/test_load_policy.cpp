@@ -166,8 +166,10 @@ TEST(LoadPolicy, TakesWhatTheBuildSigned) {
   const Error error = module.load_method("forward");
   ASSERT_EQ(error, Error::Ok) << error.message();
   EXPECT_NE(executable_mappings(), before);
+  options.allowed_files.emplace(1);  // the digest of another file
+  EXPECT_EQ(Module(kProgram, {options, {}}).load(), Error::AccessFailed);
   policy.minimum_version = 4;
-  const Result<LoadOptions> newer = trusted_options(policy, kProgram, options);
+  const Result<LoadOptions> newer = trusted_options(policy, kProgram, {});
   ASSERT_EQ(newer.error(), Error::AccessFailed);
   EXPECT_NE(newer.error().message().find("version 3"), std::string::npos);
 }

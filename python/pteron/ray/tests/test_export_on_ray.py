@@ -96,8 +96,9 @@ def test_one_that_fails_does_not_end_the_others(
     (folder / "dies.py").write_text(_MODEL)
     export.FLAGS.unparse_flags()
     assert main(["pteron", "export", "--ray=models.txt"]) == 0
-    table = capsys.readouterr().out.splitlines()
-    assert [line.split()[:3] for line in table[1:]] == [
+    rows = [line.split()[:3] for line in capsys.readouterr().out.splitlines()]
+    # The cluster may still say something of the process that died.
+    assert rows[rows.index(["line", "program", "state"]) + 1 :] == [
         ["2", plain, "kept"],
         ["3", beside, "kept"],
         ["5", fails, "kept"],
