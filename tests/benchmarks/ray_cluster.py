@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -38,6 +39,7 @@ from tests.benchmarks.results import Results, commit, cpu_name
 _IMAGES = flags.DEFINE_integer("images", 10_000, "Rows of the run in which a worker is killed.")
 _COMPARED = flags.DEFINE_integer("compared", 4000, "Rows of the runs that are compared.")
 _SERVE_SECONDS = flags.DEFINE_integer("serve_seconds", 300, "How long requests come.")
+_BATCH_WAIT_S = flags.DEFINE_float("batch_wait_s", 0.05, "How long a request waits for others.")
 _CLIENTS = flags.DEFINE_integer("clients", 8, "Requests at a time.")
 _IDLE_SECONDS = flags.DEFINE_integer("idle_seconds", 60, "How long an idle actor is watched.")
 _PARTS = flags.DEFINE_list("parts", ["rows", "serve", "idle"], "Which of them.")
@@ -176,7 +178,10 @@ def _serve(folder: Path, seconds: int, clients: int) -> dict[str, Any]:
         port = free.getsockname()[1]
     # The proxies of two nodes of one machine share the port; that of a node without replicas ends.
     serve.start(proxy_location="HeadOnly", http_options={"host": "127.0.0.1", "port": port})
-    options: dict[str, Any] = {"batch_wait_s": 0.02, "ray_actor_options": {"num_cpus": 1}}
+    options: dict[str, Any] = {
+        "batch_wait_s": _BATCH_WAIT_S.value,
+        "ray_actor_options": {"num_cpus": 1},
+    }
 
     def program(name: str) -> None:
         serve.run(pteron.ray.deployment(folder / f"{name}.pte", **options))
@@ -214,10 +219,33 @@ def _serve(folder: Path, seconds: int, clients: int) -> dict[str, Any]:
     change.join()
     stop.set()
     thread.join()
-    print(said, answers, flush=True)
+    rows, batches = _batches()
+    print(said, answers, f"{rows} rows in {batches} batches", flush=True)
     serve.shutdown()
     assert set(answers) == {"first", "second"}
-    return {"clients": clients, "answers_that_were_looked_at": answers, "hey": said.split("\n")}
+    return {
+        "clients": clients,
+        "answers_that_were_looked_at": answers,
+        "rows_in_batches": [rows, batches],
+        "hey": said.split("\n"),
+    }
+
+
+def _batches() -> tuple[int, int]:
+    """Rows and batches of all replicas until now, of Ray's metrics."""
+    import ray
+
+    time.sleep(11)  # they are reported each 10 seconds
+    text = ""
+    for node in ray.nodes():
+        port = node["MetricsExportPort"]
+        with urllib.request.urlopen(f"http://{node['NodeManagerAddress']}:{port}/") as answer:
+            text += answer.read().decode()
+    pattern = r"^ray_serve_actual_batch_size_%s\{.*\} (.*)$"
+    rows, batches = (
+        sum(map(float, re.findall(pattern % name, text, re.MULTILINE))) for name in ("sum", "count")
+    )
+    return int(rows), int(batches)
 
 
 def _idle(path: Path, seconds: int) -> dict[str, float]:

@@ -9,6 +9,8 @@ import asyncio
 import io
 import json
 import os
+import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -71,6 +73,11 @@ class Replica:
         self._rows = predictor.rows()
         self._thread = ThreadPoolExecutor(max_workers=1)  # the event loop stays free
         self._failure: Exception | None = None
+        self._most, self._wait = max_batch_size, batch_wait_s
+        self._waiting = deque[tuple[dict[str, Any], asyncio.Future[None]]]()
+        self._next: dict[int, int] = {}  # rows of the next batch's requests, by their id
+        self._opened = 0.0  # when the first of them came
+        self._running = 0
         self._batched: Any = serve.batch(
             max_batch_size=max_batch_size,
             batch_wait_timeout_s=batch_wait_s,
@@ -86,7 +93,15 @@ class Replica:
         """
         arrays = {name: np.asarray(value) for name, value in inputs.items()}
         self._rows.count(arrays)
-        outputs, errors = await self._batched(arrays)
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append((arrays, turn))
+        try:
+            self._admit()
+            await turn
+            outputs, errors = await self._batched(arrays)
+        finally:  # also of a request that is cancelled
+            self._next.pop(id(arrays), None)
+            self._admit()
         for row, error in enumerate(errors):
             if error is not None:
                 raise InvalidArgumentError(f"row {row}: {error}") from error
@@ -112,9 +127,35 @@ class Replica:
         if self._failure is not None:
             raise self._failure
 
+    def _admit(self) -> None:
+        """Gives Ray what its next batch takes, unless one runs.
+
+        Ray closes a batch `batch_wait_s` after its first request, also while another runs: requests
+        that come one by one would run one by one.
+        """
+        now = time.monotonic()
+        while self._waiting and not self._running:
+            arrays, turn = self._waiting[0]
+            rows = min(_count(arrays), self._most)
+            if not self._next:
+                self._opened = now
+            elif sum(self._next.values(), rows) > self._most or now - self._opened > self._wait:
+                break
+            self._waiting.popleft()
+            if not turn.done():  # as of a request that is cancelled
+                self._next[id(arrays)] = rows
+                turn.set_result(None)
+
     async def _run_batch(self, requests: list[dict[str, Any]]) -> list[Any]:
+        for request in requests:
+            self._next.pop(id(request), None)
+        self._running += 1
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, self._run, requests)
+        try:
+            return await loop.run_in_executor(self._thread, self._run, requests)
+        finally:
+            self._running -= 1
+            self._admit()
 
     def _run(self, requests: Sequence[dict[str, Any]]) -> list[Any]:
         columns: dict[str, Any] = requests[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import concurrent.futures
 import http.client
 import importlib.util
@@ -442,6 +443,63 @@ def test_what_a_request_may_be(port: int, folder: Path) -> None:
     np.testing.assert_allclose(logits, expected[:1], atol=1e-5, rtol=1e-5)
     with pytest.raises(pteron.InvalidArgumentError, match="expected image"):
         handle.predict.remote(image=images[:0]).result()
+
+
+@pytest.mark.parametrize(("wait", "first"), [(0.0, [1]), (60.0, [1, 1, 2])])
+def test_requests_that_come_while_a_batch_runs_share_the_next(
+    port: int, folder: Path, monkeypatch: pytest.MonkeyPatch, wait: float, first: list[int]
+) -> None:
+    """In their order, though they come one by one. A batch has at most four rows."""
+    from pteron.ray import serving
+
+    class Watched(serving.Replica):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            self.came, self.left, self.batches = 0, 0, list[list[int]]()
+            self.go_on = threading.Event()
+
+        async def predict(self, **inputs: Any) -> dict[str, Any]:
+            self.came += 1
+            try:
+                return await super().predict(**inputs)
+            except asyncio.CancelledError:
+                self.left += 1
+                raise
+
+        def _run(self, requests: Any) -> list[Any]:
+            self.batches.append([len(request["image"]) for request in requests])
+            self.go_on.wait(60)
+            return super()._run(requests)
+
+        async def seen(self) -> tuple[int, int, list[list[int]]]:
+            return self.came, self.left, self.batches
+
+        async def end(self) -> None:
+            self.go_on.set()
+
+    monkeypatch.setattr(serving, "Replica", Watched)
+    application = pteron.ray.deployment(
+        folder / "first.pte", batch_wait_s=wait, max_ongoing_requests=20
+    )
+    handle, images, answers = _serve(port, application), _images(3), list[Any]()
+
+    def see(came: int, left: int, *batches: list[int]) -> None:
+        until, found = time.monotonic() + 60, None
+        while found != (came, left, list(batches)) and time.monotonic() < until:
+            time.sleep(0.01)
+            found = handle.seen.remote().result()
+        assert found == (came, left, list(batches))
+
+    for rows in (*first, 1, 2, 3, 2, 2):
+        answers.append(handle.predict.remote(image=images[:rows]))
+        see(len(answers), 0, *([first] if len(answers) >= len(first) else []))
+    answers.pop(len(first) + 1).cancel()
+    see(len(answers) + 1, 1, first)
+    handle.end.remote().result()
+    for answer, rows in zip(answers, [*first, 1, 3, 2, 2], strict=True):
+        found = answer.result(timeout_s=60)["logits"]
+        np.testing.assert_allclose(found, _expected(0, images[:rows]), atol=1e-5, rtol=1e-5)
+    see(len(answers) + 1, 1, first, [1, 3], [2, 2])
 
 
 def test_a_full_queue_a_deadline_and_the_metrics(port: int, folder: Path) -> None:
