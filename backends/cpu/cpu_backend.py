@@ -1,6 +1,7 @@
 """The CPU backend's lowering half: instruction sets, weight layout, threads."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, final
 
@@ -86,11 +87,16 @@ class CpuBackend(AotiBackend[CpuOptions], BackendDetails):
         edge_programs: dict[str, list[ExportedProgram]],
         options: dict[str, list[CpuOptions]],
     ) -> dict[str, list[PreprocessResult]]:
-        """Resolves weights="auto" to "shared" if methods share tensors."""
-        if share_weights(edge_programs.values()):
-            options = {
-                method: [_with_shared_weights(o) for o in options[method]] for method in options
-            }
+        """Resolves weights="auto" to "shared" if methods share tensors, and gemm="auto" to "library"
+        for a partition that is one small product: then no kernel is compiled."""
+        change = _with_shared_weights if share_weights(edge_programs.values()) else _unchanged
+        options = {
+            method: [
+                _with_called_product(change(chosen), program)
+                for chosen, program in zip(options[method], programs, strict=True)
+            ]
+            for method, programs in edge_programs.items()
+        }
         return super().compile_partitions(edge_programs, options)
 
 
@@ -142,7 +148,35 @@ def share_weights(methods: Iterable[list[ExportedProgram]]) -> bool:
     return False
 
 
+def _unchanged(options: CpuOptions) -> CpuOptions:
+    return options
+
+
 def _with_shared_weights(options: CpuOptions) -> CpuOptions:
     if options.weights != "auto" or options.gemm == "template":
         return options
     return dataclasses.replace(options, weights="shared")
+
+
+_ATEN = torch.ops.aten
+#: Of each product the argument that is its left matrix.
+_PRODUCTS = {
+    _ATEN.mm.default: 0,
+    _ATEN.bmm.default: 0,
+    _ATEN.addmm.default: 1,
+    _ATEN.baddbmm.default: 1,
+}
+#: A template takes seconds to compile; a call costs a fraction of a microsecond more than it.
+_SMALL_PRODUCT = 4096
+
+
+def _with_called_product(options: CpuOptions, program: ExportedProgram) -> CpuOptions:
+    calls = [node for node in program.graph.nodes if node.op == "call_function"]
+    others = [node for node in calls if not getattr(node.target, "is_view", False)]
+    if options.gemm != "auto" or len(others) != 1 or others[0].target not in _PRODUCTS:
+        return options
+    left = others[0].args[_PRODUCTS[others[0].target]]
+    sizes = (*others[0].meta["val"].shape, left.meta["val"].shape[-1])
+    if not all(isinstance(n, int) for n in sizes) or math.prod(sizes) > _SMALL_PRODUCT:
+        return options
+    return dataclasses.replace(options, gemm="library")

@@ -164,3 +164,30 @@ def test_variants_store_their_weights_once() -> None:
     assert blobs[0] == blobs[1] and len(set(blobs[0])) == 3  # two matrices, and what is small
     lines = CpuBackend.describe(result.processed_bytes, store)
     assert lines["isa"] == "x86-64-v3, x86-64-v4"
+
+
+_ROWS = torch.export.Dim("rows", min=2, max=8)
+
+
+@pytest.mark.parametrize(
+    ("model", "sizes", "options", "is_called"),
+    [
+        (torch.nn.Linear(16, 4), (2, 16), {}, True),
+        (torch.nn.Linear(16, 4), (2, 16), {"gemm": "template"}, False),
+        (torch.nn.Linear(64, 65), (1, 64), {}, False),
+        (torch.nn.Sequential(torch.nn.Linear(16, 4), torch.nn.ReLU()), (2, 16), {}, False),
+        (torch.nn.Linear(16, 4), (_ROWS, 16), {}, False),
+    ],
+    ids=["small", "template", "large", "with a kernel", "dynamic"],
+)
+def test_one_small_product_is_a_call(
+    model: torch.nn.Module, sizes: tuple, options: dict, is_called: bool
+) -> None:
+    dynamic = {i: size for i, size in enumerate(sizes) if not isinstance(size, int)}
+    x = torch.randn([4 if i in dynamic else size for i, size in enumerate(sizes)])
+    exported = torch.export.export(model.eval(), (x,), dynamic_shapes=(dynamic,))
+    specs = CpuOptions("x86-64-v3", **options).to_compile_specs()
+    programs = {"forward": [exported.run_decompositions()]}
+    specs.append(CompileSpec(METHOD_NAME_KEY, b"forward"))
+    (result,) = CpuBackend.preprocess_multimethod(programs, {"forward": [specs]})["forward"]
+    assert (b"aoti_torch_cpu_addmm_out" in metadata_of(result).shims) == is_called
