@@ -87,14 +87,14 @@ class CpuBackend(AotiBackend[CpuOptions], BackendDetails):
         edge_programs: dict[str, list[ExportedProgram]],
         options: dict[str, list[CpuOptions]],
     ) -> dict[str, list[PreprocessResult]]:
-        """Resolves weights="auto" to "shared" if methods share tensors, and gemm="auto" to "library"
-        for a partition that is one small product: then no kernel is compiled."""
-        change = _with_shared_weights if share_weights(edge_programs.values()) else _unchanged
+        """Resolves weights="auto" to "shared" if methods share tensors, and gemm="auto" to
+        "library" for a partition that is one small product: then no kernel is compiled."""
+        if share_weights(edge_programs.values()):
+            options = {
+                method: [_with_shared_weights(o) for o in options[method]] for method in options
+            }
         options = {
-            method: [
-                _with_called_product(change(chosen), program)
-                for chosen, program in zip(options[method], programs, strict=True)
-            ]
+            method: list(map(_with_called_product, options[method], programs))
             for method, programs in edge_programs.items()
         }
         return super().compile_partitions(edge_programs, options)
@@ -146,10 +146,6 @@ def share_weights(methods: Iterable[list[ExportedProgram]]) -> bool:
             return True
         seen |= storages
     return False
-
-
-def _unchanged(options: CpuOptions) -> CpuOptions:
-    return options
 
 
 def _with_shared_weights(options: CpuOptions) -> CpuOptions:
