@@ -2,9 +2,10 @@
 
     relu6(convolution(pad(x), w, b) + y)    ==>    packed_convolution(x, packed(w, b), y, ...)
 
-Constant float32 weights are packed here, in the kernel's layout, rather than at each call. Not
-packed: patch embeddings (`patch_embedding_as_matmul`), 1x1 convolutions that are large or have
-activations, and groups of few channels.
+Constant float32 weights are packed here, in the kernel's layout, rather than at each call, without
+the rows and columns at their ends that only meet zeros, as those of dilated kernels in small images
+do. Not packed: patch embeddings (`patch_embedding_as_matmul`), 1x1 convolutions that are large or
+have activations, and groups of few channels.
 """
 
 import math
@@ -42,11 +43,14 @@ _LARGE_GEMM = 1 << 25
 #: min and max of a clamp.
 Bounds: TypeAlias = tuple[float | None, float | None]
 
+#: By weight, bias, and the rows and columns of the kernel.
+_Packed: TypeAlias = dict[tuple[Node, Node | None, range, range], Node]
+
 
 def pack_convolutions(program: ExportedProgram) -> None:
     """Rewrites the program's graph, signature and constants."""
     constants = ProgramConstants(program)
-    packed_weights: dict[tuple[Node, Node | None], Node] = {}
+    packed_weights: _Packed = {}
     convolutions = program.graph.find_nodes(op="call_function", target=CONVOLUTION)
     packable = [conv for conv in convolutions if _is_packable(conv, constants)]
     for conv in packable:
@@ -90,9 +94,7 @@ def _is_better_packed(conv: Node) -> bool:
     )
 
 
-def _pack(
-    conv: Node, constants: ProgramConstants, packed_weights: dict[tuple[Node, Node | None], Node]
-) -> None:
+def _pack(conv: Node, constants: ProgramConstants, packed_weights: _Packed) -> None:
     args: Sequence[Any] = conv.args
     x, weight, bias, stride, padding, dilation, _, _, groups = args
     nodes, residual = [conv], None
@@ -108,17 +110,18 @@ def _pack(
     if (zeros := _zeros_around(x)) is not None:
         x = x.args[0]
         sides = [a + b for a, b in zip(sides, zeros, strict=True)]
-    if (weight, bias) not in packed_weights:
+    rows, columns = (_taps_in_image(conv, x, sides, dim) for dim in range(2))
+    key = (weight, bias, rows, columns)
+    if key not in packed_weights:
         value = None if bias is None else constants.value(bias)
-        packed_weights[weight, bias] = constants.add(
-            weight, packed(constants.value(weight), value, groups)
-        )
-    out, _, *kernel = value_of(weight).shape
-    last = nodes[-1]
-    window = (out, kernel, both_dims(stride), sides, both_dims(dilation), groups, *bounds)
+        kernel = constants.value(weight)[:, :, rows.start : rows.stop, columns.start : columns.stop]
+        packed_weights[key] = constants.add(weight, packed(kernel, value, groups))
+    out, last = value_of(weight).shape[0], nodes[-1]
+    kernel_size = [len(rows), len(columns)]
+    window = (out, kernel_size, both_dims(stride), sides, both_dims(dilation), groups, *bounds)
     with last.graph.inserting_before(last):
         call = last.graph.call_function(
-            PACKED_CONVOLUTION, (x, packed_weights[weight, bias], residual, *window)
+            PACKED_CONVOLUTION, (x, packed_weights[key], residual, *window)
         )
     call.meta = dict(last.meta)
     last.replace_all_uses_with(call)
@@ -128,6 +131,30 @@ def _pack(
     if isinstance(padded, Node) and padded is not x and not padded.users:
         padded.graph.erase_node(padded)
     call.name = last.name  # which the signature of an output refers to
+
+
+def _taps_in_image(conv: Node, x: Node, sides: list[int], dim: int) -> range:
+    """The kernel's rows (`dim` 0) or columns (1) without those at its ends that lie outside of `x`
+    for all outputs; `sides` becomes smaller accordingly."""
+    args: Sequence[Any] = conv.args
+    step, dilation = both_dims(args[3])[dim], both_dims(args[5])[dim]
+    count, size = value_of(args[1]).shape[2 + dim], value_of(x).shape[2 + dim]
+    first, last = 0, count - 1
+    reach = (value_of(conv).shape[2 + dim] - 1) * step
+    if not isinstance(size, int) or not isinstance(reach, int):
+        return range(count)
+    before, after = 2 * dim, 2 * dim + 1
+    while first < last and sides[before] >= dilation and reach < sides[before]:
+        sides[before] -= dilation
+        first += 1
+    while (
+        first < last
+        and sides[after] >= dilation
+        and (last - first) * dilation - sides[before] >= size
+    ):
+        sides[after] -= dilation
+        last -= 1
+    return range(first, last + 1)
 
 
 def _bounds(node: Node) -> Bounds | None:

@@ -112,6 +112,33 @@ def test_kinds(of: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("of", "kernel", "sides"),
+    [
+        # An image of 6 x 5.
+        ({"padding": 6, "dilation": 6}, [1, 1], [0, 0, 0, 0]),
+        ({"padding": 6, "dilation": 6, "sizes": (8, 8, 3), "groups": 8}, [1, 1], [0, 0, 0, 0]),
+        ({"padding": 5, "dilation": 5}, [3, 1], [5, 5, 0, 0]),
+        ({"padding": 4, "dilation": 4}, [3, 3], [4, 4, 4, 4]),
+        ({"padding": 7, "sizes": (8, 16, 15)}, [11, 9], [5, 5, 4, 4]),
+        ({"padding": 7, "sizes": (8, 16, 15), "stride": 3}, [9, 8], [3, 5, 3, 4]),
+        ({"padding": 9, "dilation": 6}, [3, 3], [9, 9, 9, 9]),
+        ({"padding": 9, "dilation": 9, "stride": 9}, [1, 1], [0, 0, 0, 0]),
+        # Else the image would have to begin further inside.
+        ({"padding": (0, 5), "dilation": (1, 6), "sizes": (8, 16, (1, 2))}, [1, 2], [0, 0, 5, 5]),
+    ],
+)
+def test_taps_that_only_meet_zeros_are_left_out(
+    of: dict[str, Any], kernel: list[int], sides: list[int]
+) -> None:
+    sizes = of.pop("sizes", ())
+    model = Model(lambda conv, x, y: conv(x), *sizes, **of)
+    assert [found[0] for found in packed(model, _X, _Y)] == [sides]
+    program = program_of(model, _X, _Y)
+    pack_convolutions(program)
+    assert [call.args[4] for call in calls(program, PACKED_CONVOLUTION)] == [kernel]
+
+
+@pytest.mark.parametrize(
     "model",
     [
         Model(lambda conv, x, y: F.silu(conv(x)), 8, 16, 1),  # a product with an activation
