@@ -30,6 +30,7 @@ from pteron.backends.aoti.passes.fuse_convolutions import (
     value_of,
 )
 from pteron.backends.aoti.passes.program_constants import ProgramConstants
+from pteron.backends.cpu.passes.convolutions_as_images import convolutions_as_images
 from pteron.backends.cpu.passes.patch_embedding_as_matmul import is_patch_embedding
 
 _aten = torch.ops.aten
@@ -49,6 +50,7 @@ _Packed: TypeAlias = dict[tuple[Node, Node | None, range, range], Node]
 
 def pack_convolutions(program: ExportedProgram) -> None:
     """Rewrites the program's graph, signature and constants."""
+    convolutions_as_images(program)
     constants = ProgramConstants(program)
     packed_weights: _Packed = {}
     convolutions = program.graph.find_nodes(op="call_function", target=CONVOLUTION)
