@@ -44,7 +44,7 @@ _ProgramInfo = provider(
 )
 
 _COMPILER = attr.label(
-    default = Label("@local_compiler//:compiler.json"),
+    default = Label("//third_party/compiler"),
     allow_single_file = True,
 )
 
@@ -59,6 +59,9 @@ def _is_for_this_machine(backends, options):
         options.get("cuda.gemm", "cublas") != "cublas" or
         options.get("cuda.autotune", "off") != "off"
     )
+
+def _compiler_files(ctx):
+    return ctx.attr._compiler[DefaultInfo].default_runfiles.files
 
 def _resources(_os, _inputs):
     return {"cpu": 2, "memory": 3000}
@@ -82,7 +85,7 @@ def _pteron_program_impl(ctx):
             "export",
             "--",
         ] + arguments,
-        inputs = [ctx.file._compiler],
+        inputs = depset([ctx.file._compiler], transitive = [_compiler_files(ctx)]),
         outputs = files + [report],
         # Not the user's, which would be part of the key: compilers look for programs there.
         env = {
@@ -260,7 +263,7 @@ def _pteron_program_test_impl(ctx):
         ),
         is_executable = True,
     )
-    runfiles = ctx.runfiles(files = program.data + [ctx.file._compiler])
+    runfiles = ctx.runfiles(program.data + [ctx.file._compiler], _compiler_files(ctx))
     return [DefaultInfo(
         executable = script,
         runfiles = runfiles.merge(program.tool[DefaultInfo].default_runfiles),

@@ -1,7 +1,10 @@
-"""The module extension for the machine's C++ compiler: `@local_compiler//:compiler.json`.
+"""The module extension for the C++ compiler of lowering.
 
     compiler = use_extension("//third_party/compiler:extensions.bzl", "compiler")
-    use_repo(compiler, "local_compiler")
+    use_repo(compiler, "debian_compiler", "local_compiler")
+
+`@local_compiler//:compiler.json` identifies the machine's; `@debian_compiler//:compiler` is GCC of
+Debian's packages, fetched when it is chosen.
 
 README.md says what the file is for.
 """
@@ -58,7 +61,51 @@ _local_compiler = repository_rule(
     local = True,
 )
 
+_WRAPPER = """\
+#!/bin/sh
+d=${0%/*}
+export LD_LIBRARY_PATH="$d/usr/lib/x86_64-linux-gnu"
+exec "$d/usr/bin/x86_64-linux-gnu-g++-12" --sysroot="$d" -B"$d/bin/" "$@"
+"""
+
+# Beside it: the libraries of its programs but glibc, which is the machine's. Not for C++: 100 MB, and
+# links to packages that are not there.
+_ARRANGE = """
+mv lib/x86_64-linux-gnu/libz.so.* usr/lib/x86_64-linux-gnu
+rm -r usr/share usr/bin/*lto-dump* usr/lib/gcc/x86_64-linux-gnu/12/cc1 usr/lib/gcc/x86_64-linux-gnu/12/lto1
+find . -xtype l -delete
+mkdir bin
+for name in as ld; do ln -s ../usr/bin/x86_64-linux-gnu-$name bin/$name; done
+"""
+
+def _debian_compiler_impl(repository_ctx):
+    lock = json.decode(repository_ctx.read(repository_ctx.attr.lock))
+    for path, sha256 in lock["packages"].items():
+        urls = [mirror + path for mirror in lock["mirrors"]]
+        repository_ctx.download_and_extract(urls, sha256 = sha256, type = "deb")
+        repository_ctx.extract("data.tar.xz", output = "root")
+        repository_ctx.delete("data.tar.xz")
+    done = repository_ctx.execute(["sh", "-ec", _ARRANGE], working_directory = "root")
+    if done.return_code:
+        fail(done.stderr)
+    repository_ctx.file("root/g++", _WRAPPER)
+    repository_ctx.file("compiler.json", json.encode({"command": "root/g++"}))
+    repository_ctx.file("BUILD.bazel", """
+filegroup(
+    name = "compiler",
+    srcs = ["compiler.json"],
+    data = ["root"],
+    visibility = ["//visibility:public"],
+)
+""")
+
+_debian_compiler = repository_rule(
+    implementation = _debian_compiler_impl,
+    attrs = {"lock": attr.label(default = Label("//third_party/compiler:debian.json"))},
+)
+
 def _compiler_impl(_module_ctx):
     _local_compiler(name = "local_compiler")
+    _debian_compiler(name = "debian_compiler")
 
 compiler = module_extension(implementation = _compiler_impl)

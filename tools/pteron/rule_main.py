@@ -48,7 +48,7 @@ def main(argv: list[str]) -> int:
         return 1
     errors, output = io.StringIO(), io.StringIO()
     with tempfile.TemporaryDirectory(prefix="pteron-") as scratch:
-        _keep_to(scratch, compiler["command"])
+        _keep_to(scratch, os.path.abspath(Path(_COMPILER.value).parent / compiler["command"]))
         from pteron.command.main import NOT_RUN
         from pteron.command.main import main as pteron
 
@@ -74,6 +74,8 @@ def main(argv: list[str]) -> int:
 
 def _other_compiler(compiler: dict[str, Any]) -> str:
     """What to say if a farm's worker has another compiler than the cache key says."""
+    if "programs" not in compiler:  # it is an input
+        return ""
     command = compiler["command"]
     path = Path(command)
     found = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "no such file"
