@@ -19,7 +19,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -64,16 +64,16 @@ class BuildFarm:
 
     Args:
       folder: for its files, where other users may read: PostgreSQL does not run as root.
+      environment: of actions, over what they ask for.
 
     Attributes:
-      environment: of actions, over what they ask for.
       url: for --remote_executor, with --remote_instance_name=main.
       commands: the arguments of each action that ran.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, environment: Mapping[str, str] | None = None) -> None:
         self._folder = folder
-        self.environment: dict[str, str] = {}
+        self._environment = environment or {}
         self.commands: list[list[str]] = []
         self._stack = contextlib.ExitStack()
         self._stop = threading.Event()
@@ -151,7 +151,7 @@ class BuildFarm:
             ran = subprocess.run(
                 list(command.arguments),
                 cwd=place,
-                env={**environment, **self.environment},
+                env={**environment, **self._environment},
                 capture_output=True,
             )
             result = reapi.ActionResult(

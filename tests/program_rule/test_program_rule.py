@@ -5,11 +5,18 @@ import os
 import subprocess
 from pathlib import Path
 
+import pytest
+
 _FOLDER = Path("tests/program_rule").absolute()
 
 
-def _run(program: str, *arguments: str) -> tuple[int, str]:
-    done = subprocess.run([_FOLDER / program, *arguments], capture_output=True, text=True)
+def _run(program: str, *arguments: str, **environment: str) -> tuple[int, str]:
+    done = subprocess.run(
+        [_FOLDER / program, *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+    )
     return done.returncode, done.stderr
 
 
@@ -31,6 +38,23 @@ def test_it_says_where_a_file_belongs(tmp_path: Path) -> None:
     assert code == 1, said
     assert 'File "tests/program_rule/reads.py", line 7, in build' in said
     assert "try:  the file in the data of the target" in said
+
+
+@pytest.mark.parametrize("compiler", ["COMPILER", "DEBIAN"])
+def test_a_compiler_that_is_an_input_needs_no_program_on_the_path(
+    tmp_path: Path, compiler: str
+) -> None:
+    """GCC of the machine looks for its assembler there."""
+    code, said = _run(
+        "sum_lowering",
+        "--model=tests/program_rule/add.py:build",
+        f"--compiler={os.environ[compiler]}",
+        f"--program={tmp_path / 'sum.pte'}",
+        "export",
+        PATH="/nonexistent",
+    )
+    assert (code == 0) is (compiler == "DEBIAN"), said
+    assert (tmp_path / "sum.pte").exists() is (compiler == "DEBIAN")
 
 
 def test_a_worker_with_another_compiler_is_refused(tmp_path: Path) -> None:
