@@ -148,7 +148,7 @@ def test_tensors_that_are_made_on_a_device(cache: ObjectCache, generated: list[A
 
 @pytest.mark.parametrize(
     "changed",
-    [{"isa": "x86-64-v3"}, {"num_threads": 1}, {"gemm": "library"}, {"weights": "shared"}],
+    [{"isa": "x86-64-v3"}, {"num_threads": 1}, {"gemm": "template"}, {"weights": "shared"}],
     ids=str,
 )
 def test_other_options_are_lowered(
