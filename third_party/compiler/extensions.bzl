@@ -78,10 +78,27 @@ mkdir bin
 for name in as ld; do ln -s ../usr/bin/x86_64-linux-gnu-$name bin/$name; done
 """
 
+_MIRROR = "PTERON_DEBIAN_MIRROR"
+
+def _mirrors(repository_ctx):
+    """Of Debian: the one that the variable names, or those of apt's configuration."""
+    if repository_ctx.getenv(_MIRROR):
+        return [repository_ctx.getenv(_MIRROR)]
+    folder, found = repository_ctx.path("/etc/apt/sources.list.d"), []
+    files = [repository_ctx.path("/etc/apt/sources.list")]
+    for file in files + (folder.readdir(watch = "no") if folder.exists else []):
+        lines = repository_ctx.read(file, watch = "no").split("\n") if file.exists else []
+        words = [word for line in lines if not line.startswith("#") for word in line.split(" ")]
+        found += [word for word in words if "://" in word and word.rstrip("/").endswith("/debian")]
+    if not found:
+        fail("GCC of Debian's packages: /etc/apt names no mirror of Debian. Use --repo_env=%s=URL" % _MIRROR)
+    return found
+
 def _debian_compiler_impl(repository_ctx):
-    lock = json.decode(repository_ctx.read(repository_ctx.attr.lock))
-    for path, sha256 in lock["packages"].items():
-        urls = [mirror + path for mirror in lock["mirrors"]]
+    mirrors = [mirror.rstrip("/") for mirror in _mirrors(repository_ctx)]
+    packages = json.decode(repository_ctx.read(repository_ctx.attr.packages))
+    for path, sha256 in packages.items():
+        urls = ["%s/%s" % (mirror, path) for mirror in mirrors]
         repository_ctx.download_and_extract(urls, sha256 = sha256, type = "deb")
         repository_ctx.extract("data.tar.xz", output = "root")
         repository_ctx.delete("data.tar.xz")
@@ -101,7 +118,7 @@ filegroup(
 
 _debian_compiler = repository_rule(
     implementation = _debian_compiler_impl,
-    attrs = {"lock": attr.label(default = Label("//third_party/compiler:debian.json"))},
+    attrs = {"packages": attr.label(default = Label("//third_party/compiler:debian.json"))},
 )
 
 def _compiler_impl(_module_ctx):
