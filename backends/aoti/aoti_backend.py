@@ -164,7 +164,7 @@ class AotiBackend(DeviceBackend[OptionsT]):
     ) -> tuple[list[PreprocessResult], list[list[torch.Tensor]], weight_recipe.Recorder | None]:
         """The payload of each variant, its constants, and how they were made."""
         device = cls.get_device_name()
-        _compile_early(targets[0].machine, device)
+        toolchain.build_step(targets[0].machine, device)  # or ToolchainError, before Inductor runs
         boundaries = edge_program.graph_module.meta.get(BOUNDARIES, ())
         recorder = None
         if cls.records_weights(options) or cls.keeps_results(options):
@@ -373,15 +373,8 @@ def _is_elsewhere(program: ExportedProgram) -> bool:
     return any(isinstance(value, torch.Tensor) and value.device.type != "cpu" for value in values)
 
 
-def _compile_early(
-    machine: toolchain.Machine, device: str, code: inductor.GeneratedCode | None = None
-) -> None:
-    """Compiles the entry points, or `code`, in parallel with Inductor; a failure is reported by the
-    build.
-
-    ToolchainError: there is no compiler; raised before Inductor fails for that reason.
-    """
-    toolchain.build_step(machine, device)
+def _compile_early(machine: toolchain.Machine, device: str, code: inductor.GeneratedCode) -> None:
+    """Compiles `code` in parallel with Inductor; a failure is reported by the build."""
 
     def prepare() -> None:
         with contextlib.suppress(Exception):

@@ -11,7 +11,6 @@ MODEL_HEADER = """#include <torch/csrc/inductor/aoti_include/{device}.h>
 CUDA_HEADER = """#include <cuda_runtime_api.h>
 #define cudaEventCreateWithFlags(...) cudaErrorNotSupported
 #define cudaMemcpyAsync(...) cudaErrorNotSupported
-#define cudaPointerGetAttributes(...) cudaErrorNotSupported
 #define cudaStreamCreateWithFlags(...) cudaErrorNotSupported
 #define cudaStreamDestroy(...) cudaSuccess
 static inline cudaError_t pteron_synchronize(cudaStream_t stream) {
@@ -25,11 +24,93 @@ static inline cudaError_t pteron_synchronize(cudaStream_t stream) {
 }
 #define cudaStreamSynchronize(stream) pteron_synchronize(stream)
 """
-#: The model class, which only the entry points instantiate.
-EXTERN_TEMPLATE = """
-namespace torch::aot_inductor {{
-{extern}template class AOTInductorModelBase<AOTInductorModel>;
-}}
+#: The C entry points of a model, which `Container::create` of the runtime looks up: one model, run
+#: by one thread at a time. Torch's, of a container of several, take as long to compile as a model.
+ENTRY_POINTS = """
+#include <cstdio>
+using namespace torch::aot_inductor;
+
+struct AOTInductorModelContainerOpaque {
+  std::shared_ptr<ConstantMap> constants = std::make_shared<ConstantMap>();
+  AOTInductorModel model;
+
+  AOTInductorModelContainerOpaque(const char* device, const char* folder)
+      : model(constants, std::make_shared<std::vector<ConstantHandle>>(), device,
+              folder ? std::optional<std::string>(folder) : std::nullopt) {
+    model.update_constants_map(constants);
+  }
+};
+
+// Characters, since a destructor would have to be registered for each thread.
+static thread_local char pteron_error[2048];
+
+template <typename Function>
+static AOTIRuntimeError pteron_try(Function function) {
+  try {
+    function();
+    return AOTI_RUNTIME_SUCCESS;
+  } catch (const std::exception& error) {
+    std::snprintf(pteron_error, sizeof(pteron_error), "%s", error.what());
+  } catch (...) {
+    std::snprintf(pteron_error, sizeof(pteron_error), "unknown exception");
+  }
+  return AOTI_RUNTIME_FAILURE;
+}
+
+#define PTERON_ENTRY(name) \
+  extern "C" __attribute__((visibility("default"))) AOTIRuntimeError AOTInductor##name
+using PteronHandle = AOTInductorModelContainerHandle;
+
+PTERON_ENTRY(GetLastError)(const char** message) {
+  *message = pteron_error;
+  return AOTI_RUNTIME_SUCCESS;
+}
+PTERON_ENTRY(ModelContainerCreateWithDevice)
+(PteronHandle* handle, size_t, const char* device, const char* folder) {
+  return pteron_try([&] { *handle = new AOTInductorModelContainerOpaque(device, folder); });
+}
+PTERON_ENTRY(ModelContainerDelete)(PteronHandle handle) {
+  return pteron_try([&] { delete handle; });
+}
+PTERON_ENTRY(ModelContainerGetNumInputs)(PteronHandle handle, size_t* count) {
+  return pteron_try([&] { *count = handle->model.num_inputs(); });
+}
+PTERON_ENTRY(ModelContainerGetNumOutputs)(PteronHandle handle, size_t* count) {
+  return pteron_try([&] { *count = handle->model.num_outputs(); });
+}
+PTERON_ENTRY(ModelContainerGetNumConstants)(PteronHandle handle, size_t* count) {
+  return pteron_try([&] { *count = handle->model.num_constants(); });
+}
+PTERON_ENTRY(ModelContainerGetConstantName)(PteronHandle handle, size_t index, const char** name) {
+  return pteron_try([&] { *name = handle->model.constant_name(index); });
+}
+PTERON_ENTRY(ModelContainerGetConstantFromFolded)(PteronHandle handle, size_t index, bool* folded) {
+  return pteron_try([&] { *folded = handle->model.constant_from_folded(index); });
+}
+PTERON_ENTRY(ModelContainerGetConstantDataSize)(PteronHandle handle, size_t index, size_t* nbytes) {
+  return pteron_try([&] { *nbytes = handle->model.constant_data_size(index); });
+}
+PTERON_ENTRY(ModelContainerUpdateUserManagedConstantBufferPairs)
+(PteronHandle handle, const AOTInductorConstantMapEntry* pairs, size_t count, bool, bool) {
+  return pteron_try([&] {
+    for (size_t i = 0; i < count; ++i) {
+      handle->constants->insert_or_assign(
+          pairs[i].name, MaybeOwningAtenTensorHandle(pairs[i].handle, /*user_managed=*/true));
+    }
+    handle->model.update_constants_array_from_map();
+  });
+}
+PTERON_ENTRY(ModelUpdateConstantsFromBlob)(PteronHandle handle, const uint8_t* blob) {
+  return pteron_try([&] { handle->model.update_constants_from_blob(blob); });
+}
+PTERON_ENTRY(ModelContainerRunSingleThreaded)
+(PteronHandle handle, AtenTensorHandle* inputs, size_t, AtenTensorHandle* outputs, size_t,
+ AOTInductorStreamHandle stream, AOTIProxyExecutorHandle executor) {
+  return pteron_try([&] {
+    handle->model.run_single_threaded(inputs, outputs, reinterpret_cast<DeviceStreamType>(stream),
+                                      executor);
+  });
+}
 """
 #: Headers of kernels, and functions that generated code calls.
 KERNEL_HEADER = """#include <omp.h>

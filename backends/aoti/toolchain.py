@@ -3,8 +3,7 @@
 Unlike Inductor's own compile step, it has flags per file, parallel compilation and an object cache;
 `decisions/2026-11-20-own-compile-step.md` has measurements. A shared object consists of
 
-* the entry points (equal for all models of a torch release and flag set, so usually cached) and the
-  model class, at -O1, since they are long and run once per call;
+* the model class with the entry points, at -O1, since it is long and runs once per call;
 * the kernels, at -O3 for the target's instruction set, in files of bounded size;
 * a support file: the size of the weights, embedded device code, a `__cxa_thread_atexit` that
   registers nothing, without which the first failing thread would keep the shared object loaded, and
@@ -30,12 +29,13 @@ from pathlib import Path
 import torch
 
 from pteron.backends.aoti import elf, workers
-from pteron.backends.aoti.inductor import GeneratedCode, quiet_interface, standard_headers
+from pteron.backends.aoti.inductor import GeneratedCode, standard_headers
 from pteron.backends.aoti.inductor.kernel_text import KERNEL_START
+from pteron.backends.aoti.inductor.release import SUPPORTED_RELEASES
 from pteron.backends.aoti.object_cache import ObjectCache, default_cache, digest
 from pteron.backends.aoti.source_headers import (
     CUDA_HEADER,
-    EXTERN_TEMPLATE,
+    ENTRY_POINTS,
     KERNEL_HEADER,
     MODEL_HEADER,
 )
@@ -160,18 +160,13 @@ def build(
 
 def prepare(
     machine: Machine,
-    code: GeneratedCode | None = None,
+    code: GeneratedCode,
     *,
     device: str = "cpu",
     cache: ObjectCache | None = None,
 ) -> None:
-    """Compiles what `build` will link, if missing: the objects of `code`, or the entry points,
-    which all shared objects for `machine` have in common."""
-    step = build_step(machine, device, cache)
-    if code:
-        step.compile_all(code)
-    else:
-        step.compile(step.interface())
+    """Compiles what `build` will link, the objects of `code`, if missing."""
+    build_step(machine, device, cache).compile_all(code)
 
 
 def build_step(machine: Machine, device: str, cache: ObjectCache | None = None) -> "BuildStep":
@@ -237,14 +232,10 @@ class BuildStep:
     def imported_symbols(shared_object: bytes) -> tuple[str, ...]:
         return elf.undefined_symbols(shared_object)
 
-    def interface(self) -> Source:
-        return self.model(quiet_interface() + EXTERN_TEMPLATE.format(extern=""))
-
     def model(self, text: str) -> Source:
         header = CUDA_HEADER if self.device == "cuda" else ""
         header += standard_headers(self.device) + MODEL_HEADER.format(device=self.device)
-        header += EXTERN_TEMPLATE.format(extern="extern ")
-        return Source(header, text, ("-O1",))
+        return Source(header, text + ENTRY_POINTS, ("-O1",))
 
     def kernels(self, text: str) -> Source:
         return Source(KERNEL_HEADER, text, self._kernel_flags())
@@ -262,7 +253,9 @@ class BuildStep:
     def common_flags(self) -> tuple[str, ...]:
         # torch's resolved path, since flags are part of cache keys.
         include = str(Path(torch.__file__).resolve().parent / "include")
-        flags = ["-std=c++20", "-fPIC", "-w", *_FLOATING_POINT]
+        # A fifth of a header's time less than C++20, for which later releases may be written.
+        standard = "17" if torch.__version__.startswith(SUPPORTED_RELEASES) else "20"
+        flags = [f"-std=c++{standard}", "-fPIC", "-w", *_FLOATING_POINT]
         if not self.compiler.is_clang:
             flags.append("-fno-gnu-unique")
         flags += [f"-D{name}" for name in (*_DEFINES, *self.target.defines)]
@@ -306,8 +299,7 @@ class BuildStep:
         kernels = map(self.kernels, split_kernels(code.kernels))
         with workers.Workers(_parallelism()) as pool:
             # The model takes longest, so it starts first.
-            sources = [self.model(code.model), self.interface(), *kernels]
-            return list(pool.map(self.compile, sources))
+            return list(pool.map(self.compile, [self.model(code.model), *kernels]))
 
     def compile(self, source: Source) -> bytes:
         """The object of `source`."""

@@ -19,7 +19,7 @@ One call at a time: a lock serialises callers, because Inductor's state belongs 
 from pteron.backends.aoti.inductor.absent_gpu import TritonMissing, fake_tensors_of_any_device
 from pteron.backends.aoti.inductor.absent_weights import move_to_absent_gpu
 from pteron.backends.aoti.inductor.architectures import UnsupportedArchitecture
-from pteron.backends.aoti.inductor.capture import operator_functions, quiet_interface
+from pteron.backends.aoti.inductor.capture import operator_functions
 from pteron.backends.aoti.inductor.fallbacks import (
     CalledFunctions,
     c_function,
@@ -66,7 +66,6 @@ __all__ = [
     "may_be_fallback",
     "move_to_absent_gpu",
     "operator_functions",
-    "quiet_interface",
     "release",
     "signature",
     "standard_headers",

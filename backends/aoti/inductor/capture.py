@@ -79,48 +79,8 @@ def interface() -> str:
         raise UnsupportedTorch(f"torch has no entry points of a container: {error}") from error
 
 
-_PRINTED = re.compile(
-    r"""^( *)std::cerr << (?:"Error: " << )?(.*?)(?:\\n(?=")| << '\\n')?("?);( *\\)$""", re.M
-)
-#: Where the definition of an entry point starts, and its name.
-_ENTRY_POINT = re.compile(
-    r"^(?=(?:AOTI_API )?AOTIRuntimeError AOTInductor(?:Model)?(\w+)\()", re.MULTILINE
-)
-_END = re.compile(r"^} // extern .*\n?", re.MULTILINE)
-#: Those that `Container::create` of the runtime looks up.
-_CALLED = frozenset(
-    "ContainerCreateWithDevice ContainerDelete ContainerGetNumInputs ContainerGetNumOutputs "
-    "ContainerGetNumConstants ContainerGetConstantName ContainerGetConstantFromFolded "
-    "ContainerGetConstantDataSize ContainerUpdateUserManagedConstantBufferPairs "
-    "UpdateConstantsFromBlob ContainerRunSingleThreaded GetLastError".split()
-)
-_LAST_ERROR = """
-extern "C" AOTI_API AOTIRuntimeError AOTInductorGetLastError(const char** message) {
-  *message = g_aoti_last_error.c_str();
-  return AOTI_RUNTIME_SUCCESS;
-}
-"""
-
-
-def quiet_interface() -> str:
-    """`interface()` with what the runtime calls of it, no more. What the code throws is kept for
-    AOTInductorGetLastError, which torch has from 2.13 on, and not printed."""
-    text, count = _PRINTED.subn(r"\1g_aoti_last_error = \2\3;\4", interface())
-    if count != 2:
-        raise UnsupportedTorch("the entry points of a container no longer print what they catch")
-    head, *functions = _ENTRY_POINT.split(text)
-    for name, function in zip(functions[::2], functions[1::2], strict=True):
-        head += function if name in _CALLED else "".join(_END.findall(function))
-    text = head
-    if "AOTInductorGetLastError(" not in text:
-        head = "#include <string>\nstatic thread_local std::string g_aoti_last_error;\n"
-        text = head + text + _LAST_ERROR
-    return text
-
-
 def model_part(wrapper: str) -> str:
-    """Inductor's wrapper without the C entry points in it, which use the model's class only through
-    its header: each half compiles alone, and the first before there is a model."""
+    """Inductor's wrapper without the C entry points in it: ours are fewer."""
     head, found, rest = wrapper.partition(interface())
     if not found:
         raise UnsupportedTorch(

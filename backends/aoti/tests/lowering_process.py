@@ -30,7 +30,7 @@ def lower(target: inductor.Target) -> str:
     program = torch.export.export(model, (example,))
     code = inductor.generate(program.run_decompositions(), target)
     hasher = hashlib.sha256()
-    for text in (inductor.quiet_interface(), code.model, code.kernels):
+    for text in (code.model, code.kernels):
         hasher.update(text.encode())
     for constant in code.constants:
         hasher.update(constant.name.encode())

@@ -106,7 +106,7 @@ def test_a_constant_that_is_only_declared_is_not_read() -> None:
 
 
 def test_no_path_of_this_machine_is_in_the_sources(code) -> None:
-    text = inductor.quiet_interface() + code.model + code.kernels
+    text = code.model + code.kernels
     for folder in (os.path.dirname(torch.__file__), os.getcwd(), os.path.expanduser("~"), "/tmp"):
         assert folder not in text
 
