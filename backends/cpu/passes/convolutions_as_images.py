@@ -7,7 +7,7 @@ for x of [n, c, depth, height, width] and w of [out, c, 1, k, k].
 Weights of images are packed while lowering (`pack_convolutions`), and their kernels are faster.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -20,20 +20,26 @@ from pteron.backends.aoti.passes.program_constants import ProgramConstants
 from pteron.exir.operators.decompositions import replace_by_trace
 
 
-def convolutions_as_images(program: ExportedProgram) -> None:
+def convolutions_as_images(
+    program: ExportedProgram, has_packable_weights: Callable[[Node, ProgramConstants], bool]
+) -> None:
     """Rewrites the program's graph, signature and constants."""
     constants = ProgramConstants(program)
     convolutions = program.graph.find_nodes(op="call_function", target=CONVOLUTION)
-    changed = [_write(conv, constants) for conv in convolutions if _is_of_planes(conv, constants)]
+    changed = [
+        _write(conv, constants)
+        for conv in convolutions
+        if _is_of_planes(conv) and has_packable_weights(conv, constants)
+    ]
     if any(changed):
         constants.remove_unused()
         program.graph_module.recompile()
 
 
-def _is_of_planes(conv: Node, constants: ProgramConstants) -> bool:
+def _is_of_planes(conv: Node) -> bool:
     args: Sequence[Any] = conv.args
     x, weight, _, stride, padding, dilation, transposed, _, groups = args
-    if transposed or groups != 1 or weight not in constants or value_of(x).dim() != 5:
+    if transposed or groups != 1 or value_of(x).dim() != 5:
         return False
     depth, *kernel = value_of(weight).shape[2:]
     along = [sizes[0] for sizes in (stride, padding, dilation)]

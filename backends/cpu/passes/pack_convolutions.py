@@ -50,7 +50,7 @@ _Packed: TypeAlias = dict[tuple[Node, Node | None, range, range], Node]
 
 def pack_convolutions(program: ExportedProgram) -> None:
     """Rewrites the program's graph, signature and constants."""
-    convolutions_as_images(program)
+    convolutions_as_images(program, _has_packable_weights)
     constants = ProgramConstants(program)
     packed_weights: _Packed = {}
     convolutions = program.graph.find_nodes(op="call_function", target=CONVOLUTION)
@@ -65,19 +65,28 @@ def pack_convolutions(program: ExportedProgram) -> None:
 def _is_packable(conv: Node, constants: ProgramConstants) -> bool:
     if not is_conv2d(conv) or is_patch_embedding(conv):
         return False
+    if not _has_packable_weights(conv, constants):
+        return False
     args: Sequence[Any] = conv.args
-    x, weight, bias, stride, padding, dilation, _, _, groups = args
+    _, weight, _, stride, padding, _, _, _, groups = args
+    is_1x1 = groups == 1 and max(*value_of(weight).shape[2:], *stride) == 1 and not any(padding)
+    return not is_1x1 or _is_better_packed(conv)
+
+
+def _has_packable_weights(conv: Node, constants: ProgramConstants) -> bool:
+    """Whether weights and bias are constants of float32 that fill panels of channels."""
+    args: Sequence[Any] = conv.args
+    x, weight, bias, *_, groups = args
     tensors = [weight, *([] if bias is None else [bias])]
     if any(tensor not in constants for tensor in tensors):
         return False
     if any(value_of(tensor).dtype != torch.float32 for tensor in (x, *tensors)):
         return False
-    out, of_group, *kernel = value_of(weight).shape
+    out, of_group = value_of(weight).shape[:2]
     if groups > 1:
         is_depthwise = of_group == 1 and out == groups
         return is_depthwise or out // groups % PANEL == 0
-    is_1x1 = max(*kernel, *stride) == 1 and not any(padding)
-    return 2 * out >= PANEL and (not is_1x1 or _is_better_packed(conv))
+    return 2 * out >= PANEL
 
 
 def _is_better_packed(conv: Node) -> bool:

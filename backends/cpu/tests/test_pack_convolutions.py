@@ -243,18 +243,20 @@ def test_images_that_lie_in_any_way() -> None:
         ({"kernel_size": (3, 3, 3)}, 0),
         ({"kernel_size": (1, 1, 1)}, 0),
         ({"kernel_size": (1, 3, 3), "groups": 8}, 0),
+        ({"kernel_size": (1, 3, 3), "out_channels": 4}, 0),
     ],
 )
 def test_planes_of_a_volume_are_images(of: dict[str, Any], count: int) -> None:
     """Of any batch and depth, of any memory format."""
     torch.manual_seed(0)
-    model = nn.Conv3d(8, 16, **of).eval()
+    model = nn.Conv3d(8, **{"out_channels": 16, **of}).eval()
     dims = ({0: Dim("batch", max=8), 2: Dim("depth", min=4, max=20)},)
     exported = export(model, (torch.randn(2, 8, 5, 7, 6),), dynamic_shapes=dims)
     program = decompose(functionalize(exported), ())
     pack_convolutions(program)
     program.graph_module.graph.lint()
     assert len(calls(program, PACKED_CONVOLUTION)) == count
+    assert all(conv.meta["val"].dim() == 5 for conv in calls(program, CONVOLUTION))
     lowered = to_edge_transform_and_lower(exported, partitioner=[CpuPartitioner()])
     method = Runtime.get().load_program(lowered.to_executorch().buffer).load_method("forward")
     for batch, depth in ((2, 5), (1, 4), (3, 20)):
