@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -19,7 +20,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -64,17 +65,17 @@ class BuildFarm:
 
     Args:
       folder: for its files, where other users may read: PostgreSQL does not run as root.
-      environment: of actions, over what they ask for.
 
     Attributes:
       url: for --remote_executor, with --remote_instance_name=main.
       commands: the arguments of each action that ran.
+      loaded: of each action, the programs and shared libraries that are not among its inputs.
     """
 
-    def __init__(self, folder: Path, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._environment = environment or {}
         self.commands: list[list[str]] = []
+        self.loaded: list[set[str]] = []
         self._stack = contextlib.ExitStack()
         self._stop = threading.Event()
         self.url = ""
@@ -141,19 +142,23 @@ class BuildFarm:
         cas, uploads = Downloader(channel, "main"), Uploader(channel, "main")
         command = cas.get_message(action.command_digest, reapi.Command())
         self.commands.append(list(command.arguments))
-        with tempfile.TemporaryDirectory(dir=self._folder) as root:
+        temporary = tempfile.TemporaryDirectory
+        with temporary(dir=self._folder) as root, temporary(dir=self._folder) as log:
             self._fetch(cas, action.input_root_digest, Path(root))
             place = Path(root, command.working_directory)
             outputs = command.output_paths or [*command.output_files, *command.output_directories]
             for output in outputs:
                 (place / output).parent.mkdir(parents=True, exist_ok=True)
             environment = {v.name: v.value for v in command.environment_variables}
+            # What glibc's loader loads, in a file of each process.
+            logged = {"LD_DEBUG": "files", "LD_DEBUG_OUTPUT": f"{log}/process"}
             ran = subprocess.run(
                 list(command.arguments),
                 cwd=place,
-                env={**environment, **self._environment},
+                env={**environment, **logged},
                 capture_output=True,
             )
+            self.loaded.append(_outside(root, Path(log)))
             result = reapi.ActionResult(
                 exit_code=ran.returncode, stdout_raw=ran.stdout, stderr_raw=ran.stderr
             )
@@ -200,6 +205,20 @@ class BuildFarm:
             part.chmod(0o555)
             part.rename(path)
         return path
+
+
+def _outside(root: str, log: Path) -> set[str]:
+    """Paths outside `root`, and names of programs that were found by PATH.
+
+    Below /proc is what a process has open itself: the model's library.
+    """
+    text = "".join(file.read_text(errors="replace") for file in log.iterdir())
+    loaded = set(re.findall(r"(?:calling init|transferring control): (.+)", text))
+    return {
+        name
+        for name in loaded
+        if not name.startswith((f"{root}/", "/proc/")) and (name[0] == "/" or "/" not in name)
+    }
 
 
 def _postgresql(folder: Path, stack: contextlib.ExitStack) -> str:

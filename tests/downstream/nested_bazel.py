@@ -102,7 +102,9 @@ class NestedBazel:
 def _environment() -> dict[str, str]:
     """What leads the nested Bazel to the interpreter and the wheels that this build has."""
     python = json.loads(Path(os.environ["LOCAL_PYTHON"]).read_text(encoding="utf-8"))
+    mirror = os.environ.get("PTERON_DEBIAN_MIRROR")
     return {
+        **({"PTERON_DEBIAN_MIRROR": mirror} if mirror else {}),
         "HOME": os.environ["HOME"],
         "PATH": os.environ["PATH"],
         "USER": os.environ.get("USER", "bazel"),

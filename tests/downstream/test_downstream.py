@@ -12,6 +12,7 @@ import re
 import shutil
 import stat
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -240,9 +241,20 @@ def test_same_bytes_when_rebuilt(built: NestedBazel, clone: NestedBazel, log: Pa
         assert clone.output(path).read_bytes() == built.output(path).read_bytes(), path
 
 
-def test_a_farm_lowers_to_the_same_bytes(built: NestedBazel, clone: NestedBazel, log: Path) -> None:
-    """By remote execution: BuildGrid, and a worker that has the action's inputs alone."""
-    options = (
+@pytest.fixture(scope="module")
+def farm() -> Iterator[BuildFarm]:
+    """BuildGrid, and a worker that has an action's inputs alone."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder, BuildFarm(Path(folder)) as farm:
+        yield farm
+
+
+def _lower(bazel: NestedBazel, farm: BuildFarm, log: Path, *flags: str) -> tuple[bytes, set[str]]:
+    """By remote execution: `sum.pte`, and what the worker had that is not among the inputs."""
+    bazel.output("sum.pte").unlink()  # another strategy is no reason to build it again
+    bazel.run(
+        "build",
+        f"--remote_executor={farm.url}",
+        f"--remote_cache={farm.url}",
         "--remote_instance_name=main",
         "--remote_max_connections=4",
         "--remote_download_outputs=all",
@@ -250,14 +262,40 @@ def test_a_farm_lowers_to_the_same_bytes(built: NestedBazel, clone: NestedBazel,
         "--spawn_strategy=sandboxed,local",
         "--modify_execution_info=PteronProgram=+no-cache",
         f"--execution_log_json_file={log}",
+        *flags,
+        "//:sum",
     )
-    with tempfile.TemporaryDirectory(dir="/tmp") as folder, BuildFarm(Path(folder)) as farm:
-        remote = f"--remote_executor={farm.url}", f"--remote_cache={farm.url}"
-        clone.output("sum.pte").unlink()  # another strategy is no reason to build it again
-        clone.run("build", *remote, *options, "//:sum")
-    assert [Path(command[0]).name for command in farm.commands] == ["sum_lowering"]
+    assert Path(farm.commands.pop()[0]).name == "sum_lowering"
+    assert not farm.commands
     assert '"runner": "remote"' in log.read_text(encoding="utf-8")
-    assert clone.output("sum.pte").read_bytes() == built.output("sum.pte").read_bytes()
+    return bazel.output("sum.pte").read_bytes(), farm.loaded.pop()
+
+
+def test_a_farm_lowers_to_the_same_bytes(
+    built: NestedBazel, clone: NestedBazel, farm: BuildFarm, log: Path
+) -> None:
+    """With the machine's compiler and interpreter, which the worker has, too."""
+    program, loaded = _lower(clone, farm, log)
+    assert program == built.output("sum.pte").read_bytes()
+    assert {"cc1plus", "python3"} <= {Path(name).name for name in loaded}
+
+
+@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="wheels are not for Debian's Python")
+def test_a_worker_needs_nothing_but_a_shell(
+    built: NestedBazel, clone: NestedBazel, farm: BuildFarm, log: Path
+) -> None:
+    """With Debian's compiler and interpreter, which are inputs."""
+    flags = [
+        f"--@executorch//third_party/{name}=@executorch//third_party/{name}:debian"
+        for name in ("compiler", "python")
+    ]
+    flags.append("--extra_toolchains=@executorch//third_party/python:toolchain")
+    program, loaded = _lower(clone, farm, log, *flags)
+    assert program == built.output("sum.pte").read_bytes()
+    # What cleans up after a compiler that is interrupted, and the C library of all three.
+    shell = {"/bin/sh", "rm", "sleep"}
+    libraries = {name for name in loaded if re.search(r"/(libc\.so|ld-linux)[^/]*$", name)}
+    assert loaded - libraries <= shell
 
 
 def test_cuda_program(built: NestedBazel) -> None:

@@ -9,6 +9,8 @@ Debian's packages, fetched when it is chosen.
 README.md says what the file is for.
 """
 
+load("//third_party/debian:packages.bzl", "debian_packages")
+
 _PROGRAMS = ["cc1plus", "collect2", "as", "ld"]
 
 # Headers whose macros identify library versions.
@@ -61,68 +63,37 @@ _local_compiler = repository_rule(
     local = True,
 )
 
-_WRAPPER = """\
+# `as` and `ld` get the names by which GCC looks for them. Not for C++: 100 MB.
+_ARRANGE = """
+rm usr/bin/*lto-dump* usr/lib/gcc/x86_64-linux-gnu/12/cc1 usr/lib/gcc/x86_64-linux-gnu/12/lto1
+mkdir bin
+for name in as ld; do mv "$(readlink -f usr/bin/x86_64-linux-gnu-$name)" bin/$name; done
+"""
+
+_GXX = """\
 #!/bin/sh
 d=${0%/*}
-export LD_LIBRARY_PATH="$d/usr/lib/x86_64-linux-gnu"
 exec "$d/usr/bin/x86_64-linux-gnu-g++-12" --sysroot="$d" -B"$d/bin/" "$@"
 """
 
-# Beside it: the libraries of its programs but glibc, which is the machine's. Not for C++: 100 MB, and
-# links to packages that are not there.
-_ARRANGE = """
-mv lib/x86_64-linux-gnu/libz.so.* usr/lib/x86_64-linux-gnu
-rm -r usr/share usr/bin/*lto-dump* usr/lib/gcc/x86_64-linux-gnu/12/cc1 usr/lib/gcc/x86_64-linux-gnu/12/lto1
-find . -xtype l -delete
-mkdir bin
-for name in as ld; do ln -s ../usr/bin/x86_64-linux-gnu-$name bin/$name; done
-"""
-
-_MIRROR = "PTERON_DEBIAN_MIRROR"
-
-def _mirrors(repository_ctx):
-    """Of Debian: the one that the variable names, or those of apt's configuration."""
-    if repository_ctx.getenv(_MIRROR):
-        return [repository_ctx.getenv(_MIRROR)]
-    folder, found = repository_ctx.path("/etc/apt/sources.list.d"), []
-    files = [repository_ctx.path("/etc/apt/sources.list")]
-    for file in files + (folder.readdir(watch = "no") if folder.exists else []):
-        lines = repository_ctx.read(file, watch = "no").split("\n") if file.exists else []
-        words = [word for line in lines if not line.startswith("#") for word in line.split(" ")]
-        found += [word for word in words if "://" in word and word.rstrip("/").endswith("/debian")]
-    if not found:
-        fail("GCC of Debian's packages: /etc/apt names no mirror of Debian. Use --repo_env=%s=URL" % _MIRROR)
-    return found
-
-def _debian_compiler_impl(repository_ctx):
-    mirrors = [mirror.rstrip("/") for mirror in _mirrors(repository_ctx)]
-    packages = json.decode(repository_ctx.read(repository_ctx.attr.packages))
-    for path, sha256 in packages.items():
-        urls = ["%s/%s" % (mirror, path) for mirror in mirrors]
-        repository_ctx.download_and_extract(urls, sha256 = sha256, type = "deb")
-        repository_ctx.extract("data.tar.xz", output = "root")
-        repository_ctx.delete("data.tar.xz")
-    done = repository_ctx.execute(["sh", "-ec", _ARRANGE], working_directory = "root")
-    if done.return_code:
-        fail(done.stderr)
-    repository_ctx.file("root/g++", _WRAPPER)
-    repository_ctx.file("compiler.json", json.encode({"command": "root/g++"}))
-    repository_ctx.file("BUILD.bazel", """
-filegroup(
-    name = "compiler",
-    srcs = ["compiler.json"],
-    data = ["root"],
-    visibility = ["//visibility:public"],
-)
-""")
-
-_debian_compiler = repository_rule(
-    implementation = _debian_compiler_impl,
-    attrs = {"packages": attr.label(default = Label("//third_party/compiler:debian.json"))},
-)
-
 def _compiler_impl(_module_ctx):
     _local_compiler(name = "local_compiler")
-    _debian_compiler(name = "debian_compiler")
+    debian_packages(
+        name = "debian_compiler",
+        arrange = _ARRANGE,
+        build_file = Label("//third_party/compiler:debian.BUILD"),
+        packages = Label("//third_party/compiler:debian.json"),
+        programs = [
+            "bin/as",
+            "bin/ld",
+            "usr/bin/x86_64-linux-gnu-g++-12",
+            "usr/lib/gcc/x86_64-linux-gnu/12/cc1plus",
+            "usr/lib/gcc/x86_64-linux-gnu/12/collect2",
+        ],
+        texts = {
+            "compiler.json": json.encode({"command": "root/g++"}),
+            "root/g++": _GXX,
+        },
+    )
 
 compiler = module_extension(implementation = _compiler_impl)

@@ -6,12 +6,13 @@
         locks = ["//third_party/python/locks:common.json"],
         torch_locks = {...},
     )
-    use_repo(python, "local_python", "pypi")
+    use_repo(python, "debian_python", "local_python", "pypi")
 
 Wheels are `@pypi//NAME`, a py_library each, with the name in lower case and "_" for "-" and ".".
 Another module may use `pypi`, too, and stand hubs of its own on it (docs/lowering_in_a_build.md).
 """
 
+load("//third_party/debian:packages.bzl", "debian_packages")
 load(":layouts.bzl", "LAYOUTS", "NO_LAYOUT")
 load(":local_python.bzl", "local_python")
 load(":wheels.bzl", "hub_repository", "wheel_repository")
@@ -145,6 +146,14 @@ def _define_hub(module_ctx, hub, outer):
 
 def _python_impl(module_ctx):
     local_python(name = "local_python")
+    debian_packages(
+        name = "debian_python",
+        # What is installed for the user never reaches a target by accident.
+        arrange = "sed -i 's/^ENABLE_USER_SITE = None/ENABLE_USER_SITE = False/' usr/lib/python3.11/site.py",
+        build_file = Label("//third_party/python:debian.BUILD"),
+        packages = Label("//third_party/python:debian.json"),
+        programs = ["usr/bin/python3.11"],
+    )
     known = {}
 
     # Dependencies first: the hub of a dependent stands on one of ours.

@@ -154,6 +154,7 @@ def _local_python_impl(repository_ctx):
         "version": facts["version"],
         "wheel_store": wheel_store(repository_ctx),
     }))
+    repository_ctx.file("version.bzl", "VERSION = \"%d.%d\"\n" % tuple(facts["version"][:2]))
     repository_ctx.file("BUILD.bazel", _BUILD.format(
         interpreter = repr(interpreter),
         shebang = repr("#!" + (interpreter if is_plain else "/usr/bin/env python3")),
