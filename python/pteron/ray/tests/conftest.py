@@ -1,4 +1,4 @@
-"""A cluster of two nodes of this machine, for all tests."""
+"""A cluster of two nodes of this machine, and programs, for all tests."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from pteron.ray.tests.programs import export
 
 # What Ray's processes inherit: they find what this one finds, and call nobody.
 _ENVIRONMENT = {
@@ -52,3 +54,11 @@ def cluster() -> Iterator[None]:
             ray.shutdown()
             nodes.shutdown()
             shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Programs: `first` and `second` of a static batch, `several` with the other methods."""
+    folder = tmp_path_factory.mktemp("programs of a test")
+    export(folder)
+    return folder
