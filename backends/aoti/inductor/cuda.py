@@ -4,12 +4,12 @@ import contextlib
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from pteron.backends.aoti.inductor.architectures import machine_code
+from pteron.backends.aoti.inductor.architectures import capability, machine_code
 from pteron.backends.aoti.inductor.patches import Context, wrapped
 
 
@@ -64,6 +64,40 @@ def device_from_constants() -> Context:
         begin(graph, *args, **more)
 
     return wrapped(GraphLowering, "init_wrapper_code", begin_on_device)
+
+
+#: The first lines of a kernel, below Inductor's decorator of it.
+_HEAD = re.compile(r"(^\)\n@triton\.jit\ndef [\w.]+\(.*\):\n)", re.MULTILINE)
+_WAIT = "    tl.extra.cuda.gdc_wait()\n    tl.extra.cuda.gdc_launch_dependents()\n"
+
+
+@contextlib.contextmanager
+def kernels_that_wait(architectures: Sequence[str]) -> Iterator[set[str]]:
+    """Inside, if all architectures can (sm_90 and newer), kernels begin by waiting for those before
+    them and letting the next one start meanwhile (programmatic dependent launch,
+    cuda/decisions/2026-11-27-decoding-steps.md). Yields the names of those that do."""
+    from torch._inductor.codegen.triton import TritonScheduling
+
+    waiting: set[str] = set()
+
+    def define_waiting(define: Any, scheduling: Any, source: str, *args: Any, **more: Any) -> Any:
+        can = min(map(capability, architectures)) >= 90
+        source, count = _HEAD.subn(rf"\1{_WAIT}", source) if can else (source, 0)
+        name = define(scheduling, source, *args, **more)
+        waiting.update([name] * count)
+        return name
+
+    with wrapped(TritonScheduling, "define_kernel", define_waiting):
+        yield waiting
+
+
+def launched_early(model: str, waiting: set[str]) -> str:
+    """`model` that launches its kernels while those before them end, if all of them wait."""
+    if not waiting or set(_EMBEDDED_KERNEL.findall(model)) - waiting:
+        return model
+    early = 'extern "C" decltype(cuLaunchKernel) cuLaunchKernelEarly;\n'
+    head, launch, rest = model.partition("static inline void launchKernel(")
+    return head + early + launch + rest.replace("cuLaunchKernel(", "cuLaunchKernelEarly(", 1)
 
 
 _EMBEDDED_KERNEL = re.compile(r"extern const unsigned char __(\w+)_start\[\];")

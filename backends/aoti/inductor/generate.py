@@ -18,7 +18,13 @@ from pteron.backends.aoti.inductor.absent_gpu import absent_gpu, absent_mps
 from pteron.backends.aoti.inductor.absent_weights import fake_mode_of, real_values
 from pteron.backends.aoti.inductor.architectures import also_compiled_for
 from pteron.backends.aoti.inductor.capture import capture_sources
-from pteron.backends.aoti.inductor.cuda import device_from_constants, kernel_folder, saved_kernels
+from pteron.backends.aoti.inductor.cuda import (
+    device_from_constants,
+    kernel_folder,
+    kernels_that_wait,
+    launched_early,
+    saved_kernels,
+)
 from pteron.backends.aoti.inductor.generated_code import GeneratedCode, Target
 from pteron.backends.aoti.inductor.loop_repairs import fix_var_mean_of_empty
 from pteron.backends.aoti.inductor.patches import Context, wrapped
@@ -77,10 +83,11 @@ def generate_module(
     target = targets[0]
     arguments = tuple(node.meta["val"] for node in module.graph.nodes if node.op == "placeholder")
     captured: list[GeneratedCode] = []
+    waiting: set[str] = set()
 
     def finish(index: int) -> None:
         code = captured[index]
-        model = declared(code.model, target.device, target.operators)
+        model = launched_early(declared(code.model, target.device, target.operators), waiting)
         captured[index] = code = dataclasses.replace(code, model=model)
         if each:
             each(index, code)
@@ -97,6 +104,8 @@ def generate_module(
         if target.device == "cuda":
             patches["aot_inductor.output_path"] = stack.enter_context(kernel_folder())
             stack.enter_context(also_compiled_for(target.architectures))
+            here = target.gpu or "sm_{}{}".format(*torch.cuda.get_device_capability())
+            waiting = stack.enter_context(kernels_that_wait((here, *target.architectures)))
             stack.enter_context(saved_kernels())
             stack.enter_context(device_from_constants())
         if not arguments:

@@ -93,6 +93,15 @@ class Residual(nn.Module):
         return torch.relu(self.norm(self.conv(x)) + x)
 
 
+@WITHOUT_GPU  # with one, they are for both
+def test_kernels_start_early_if_all_gpus_can() -> None:
+    for architectures, early in ((("sm_90",), True), (("sm_90", "sm_80"), False)):
+        options = CudaOptions(architectures=architectures)
+        code = generated(nn.Softmax(-1), options, torch.randn(8, 64))
+        assert ("CUDA_DRIVER_CHECK(cuLaunchKernelEarly(" in code.model) == early
+        assert ("CUDA_DRIVER_CHECK(cuLaunchKernel(" in code.model) != early
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_weights_of_convolutions_are_folded(dtype: torch.dtype) -> None:
     module = Residual().to(dtype)

@@ -197,6 +197,42 @@ def test_forms_that_torch_made(form: str, tmp_path: pathlib.Path) -> None:
         check(_run(path, inputs), [model(*inputs).cpu()], _TOLERANCE[case.dtype])
 
 
+class Cache(nn.Module):
+    """One step over a cache whose keys and values are NaN from position 64 on."""
+
+    def __init__(self, dtype: torch.dtype, items: int) -> None:
+        super().__init__()
+        self.k = nn.Buffer(torch.randn(2, 2, 512, items, device="cuda", dtype=dtype))
+        self.v = nn.Buffer(torch.randn(2, 2, 512, items, device="cuda", dtype=dtype))
+        self.k[:, :, 64:] = self.v[:, :, 64:] = torch.nan
+
+    def forward(self, q: torch.Tensor, length: torch.Tensor) -> torch.Tensor:
+        mask = torch.arange(512, device="cuda") < length[:, None]
+        return F.scaled_dot_product_attention(
+            q, self.k, self.v, attn_mask=mask[:, None, None], enable_gqa=True
+        )
+
+
+@pytest.mark.parametrize("items", [64, 72])
+@pytest.mark.parametrize("dtype", _TOLERANCE)
+def test_what_the_mask_hides_is_not_read(
+    dtype: torch.dtype, items: int, tmp_path: pathlib.Path
+) -> None:
+    """Eager's 0 * NaN is NaN; both are accepted when a program is verified."""
+    torch.manual_seed(0)
+    module = Cache(dtype, items)
+    q = torch.randn(2, 8, 1, items, device="cuda", dtype=dtype)
+    inputs = (q, torch.tensor([40, 7], device="cuda"))
+    method = load(save(lower(torch.export.export(module, inputs)), tmp_path, **ON_DEVICE))
+    (found,) = method.load_method("forward").execute(list(inputs))
+    for row, length in enumerate((40, 7)):
+        part = slice(row, row + 1), slice(None), slice(length)
+        expected = F.scaled_dot_product_attention(
+            q[part[0]], module.k[part], module.v[part], enable_gqa=True
+        )
+        check([found[part[0]]], [expected.cpu()], _TOLERANCE[dtype])
+
+
 _WITHOUT = """
 import sys, torch
 from pteron.backends.cuda.tests.programs import load

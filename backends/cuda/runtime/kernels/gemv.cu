@@ -2,6 +2,7 @@
 #include <cuda_fp16.h>
 
 #include "pteron/backends/cuda/runtime/cuda_error.h"
+#include "pteron/backends/cuda/runtime/kernels/early_launch.cuh"
 #include "pteron/backends/cuda/runtime/kernels/gemv.h"
 
 namespace pteron::cuda {
@@ -33,12 +34,19 @@ __global__ void gemv_kernel(__grid_constant__ const Vectors v) {
   constexpr int kItems = 16 / sizeof(T);
   const int lane = threadIdx.x % 32;
   const int64_t column = static_cast<int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
-  if (column >= v.n) return;  // the whole warp
   const int64_t batch = blockIdx.y;
   const auto* a = reinterpret_cast<const Pack<T>*>(static_cast<const T*>(v.a) + batch * v.a_batch);
   const auto* b = reinterpret_cast<const Pack<T>*>(static_cast<const T*>(v.b) + batch * v.b_batch +
                                                    column * v.b_column);
   const int64_t packs = v.k / kItems;
+  if (column < v.n) {
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      if (lane + u * 32 < packs) prefetch(b + lane + u * 32);
+    }
+  }
+  wait_for_kernels_before();
+  if (column >= v.n) return;  // the whole warp
   Sum sum = 0;
   const auto add = [&](const Pack<T>& x, const Pack<T>& y) {
 #pragma unroll
@@ -73,7 +81,7 @@ __global__ void gemv_kernel(__grid_constant__ const Vectors v) {
 template <typename T, typename Sum>
 void launch(const Vectors& v, int64_t batch, cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>((v.n + kWarps - 1) / kWarps), static_cast<unsigned>(batch));
-  gemv_kernel<T, Sum><<<grid, kWarps * 32, 0, stream>>>(v);
+  launch_early(gemv_kernel<T, Sum>, grid, kWarps * 32, 0, stream, v);
 }
 
 // Stride of the elements of a one-row matrix.

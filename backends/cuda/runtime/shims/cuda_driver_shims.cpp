@@ -53,6 +53,23 @@ PTERON_SHIM_EXPORT CUresult ptLaunchKernel(CUfunction function, unsigned grid_x,
                                shared_nbytes, stream, parameters, extra);
 }
 
+// For kernels that begin by waiting for those before them (griddepcontrol.wait): the GPU may start
+// them while the last one ends.
+PTERON_SHIM_EXPORT CUresult ptLaunchKernelEarly(CUfunction function, unsigned grid_x,
+                                                unsigned grid_y, unsigned grid_z, unsigned block_x,
+                                                unsigned block_y, unsigned block_z,
+                                                unsigned shared_nbytes, CUstream stream,
+                                                void** parameters, void** extra) {
+  const Driver* table = driver();
+  if (__builtin_expect(table == nullptr, 0)) return CUDA_ERROR_NOT_INITIALIZED;
+  CUlaunchAttribute early{};
+  early.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+  early.value.programmaticStreamSerializationAllowed = 1;
+  const CUlaunchConfig config{grid_x,  grid_y,        grid_z, block_x, block_y,
+                              block_z, shared_nbytes, stream, &early,  1};
+  return table->cuLaunchKernelEx(&config, function, parameters, extra);
+}
+
 PTERON_SHIM_EXPORT CUresult ptModuleGetFunction(CUfunction* function, CUmodule module,
                                                 const char* name) {
   const Driver* table = driver();

@@ -1,7 +1,7 @@
 // GEMM with a quantized weight, on tensor cores. decisions/2026-11-26-quantized-weights.md
 //
 // Few rows: the packed weight is streamed through shared memory once and dequantized in registers.
-// A column of x is one of eight columns of mma.m16n8k16, a column of the weight one of its rows.
+// A row of x is one of eight columns of mma.m16n8k16, a column of the weight one of its rows.
 // Many rows: the weight is dequantized to memory, for cuBLAS.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -10,10 +10,12 @@
 
 #include "pteron/backends/aoti/ops/quantized_mma/quantized_mma.h"
 #include "pteron/backends/cuda/runtime/cuda_error.h"
+#include "pteron/backends/cuda/runtime/kernels/early_launch.cuh"
 #include "pteron/backends/cuda/runtime/kernels/gemm.h"
 #include "pteron/backends/cuda/runtime/scratch.h"
 #include "pteron/backends/cuda/runtime/shims/items.cuh"
 #include "pteron/backends/cuda/runtime/shims/launch.h"
+#include "pteron/backends/cuda/runtime/shims/mma.cuh"
 
 namespace pteron::cuda {
 namespace {
@@ -24,9 +26,11 @@ using aoti::QuantizedFormat;
 
 constexpr int kWarp = 32;
 constexpr int kMaxWarps = 16;
-constexpr int kStages = 4;
-// Bytes of 64 elements of x in shared memory: padded, so that eight rows lie in different banks.
-constexpr int kRowBytes = 160;
+constexpr int kStages = 4;  // chunks of a warp in shared memory
+// Warps that the GPU has room for, about: 32 for each SM.
+constexpr int64_t kMostWarps = 4096;
+constexpr int kChunkShift = 6;
+static_assert(kMmaChunk == 1 << kChunkShift);
 // Rows of x from which dequantizing the weight to memory is faster.
 constexpr int64_t kManyRows = 48;
 
@@ -44,6 +48,13 @@ __device__ uint32_t float8_bits(uint32_t word, int i) {
   return (shifted & 0x80008000u) | ((shifted & 0x7f007f00u) >> kDown);
 }
 
+// The lowest nibbles of both halves of `word`, or `other`: in one instruction.
+__device__ uint32_t nibbles(uint32_t word, uint32_t other) {
+  uint32_t result;
+  asm("lop3.b32 %0, %1, 0x000f000f, %2, 0xea;" : "=r"(result) : "r"(word), "r"(other));
+  return result;
+}
+
 // Pairs of elements as 32 bits. int4: of the lowest nibbles of both halves; int8, float8: the i-th
 // pair of a word, bytes i and i + 2. Integers are stored with an offset, 8 or 128.
 template <typename T>
@@ -55,29 +66,19 @@ struct Pair<__nv_bfloat16> {
   static __device__ __nv_bfloat162 two(uint32_t pair) {
     return *reinterpret_cast<__nv_bfloat162*>(&pair);
   }
-  static __device__ uint32_t of(float low, float high) {
-    return bits(__floats2bfloat162_rn(low, high));
-  }
   static __device__ float2 floats(uint32_t pair) {
     return {__uint_as_float(pair << 16), __uint_as_float(pair & 0xffff0000u)};
   }
   static __device__ uint32_t int4(uint32_t word) {  // 128 + value, less 136
-    return bits(__hsub2(two((word & 0x000f000fu) | 0x43004300u), two(0x43084308u)));
+    return bits(__hsub2(two(nibbles(word, 0x43004300u)), two(0x43084308u)));
   }
   static __device__ uint32_t int8(uint32_t word, int i) {  // 2^23 + value, less 2^23 + 128
     const float low = __uint_as_float(__byte_perm(word, 0x4b000000u, i ? 0x7441 : 0x7440));
     const float high = __uint_as_float(__byte_perm(word, 0x4b000000u, i ? 0x7443 : 0x7442));
-    return of(low - 8388736.f, high - 8388736.f);
+    return pair_of<__nv_bfloat16>(low - 8388736.f, high - 8388736.f);
   }
   static __device__ uint32_t float8(uint32_t word, int i) {  // times 2^120
     return bits(__hmul2(two(float8_bits<4>(word, i)), two(0x7b807b80u)));
-  }
-  static __device__ void mma(float (&sums)[4], const uint32_t (&a)[4], uint2 b) {
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
-        "{%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b.x), "r"(b.y));
   }
 };
 
@@ -85,12 +86,9 @@ template <>
 struct Pair<__half> {
   static constexpr uint32_t kOnes = 0x3c003c00;
   static __device__ __half2 two(uint32_t pair) { return *reinterpret_cast<__half2*>(&pair); }
-  static __device__ uint32_t of(float low, float high) {
-    return bits(__floats2half2_rn(low, high));
-  }
   static __device__ float2 floats(uint32_t pair) { return __half22float2(two(pair)); }
   static __device__ uint32_t int4(uint32_t word) {  // 1024 + value, less 1032
-    return bits(__hsub2(two((word & 0x000f000fu) | 0x64006400u), two(0x64086408u)));
+    return bits(__hsub2(two(nibbles(word, 0x64006400u)), two(0x64086408u)));
   }
   static __device__ uint32_t int8(uint32_t word, int i) {  // 1024 + value, less 1152
     const uint32_t pair = __byte_perm(word, 0x64646464u, i ? 0x4341 : 0x4240);
@@ -98,13 +96,6 @@ struct Pair<__half> {
   }
   static __device__ uint32_t float8(uint32_t word, int i) {  // times 2^8
     return bits(__hmul2(two(float8_bits<1>(word, i)), two(0x5c005c00u)));
-  }
-  static __device__ void mma(float (&sums)[4], const uint32_t (&a)[4], uint2 b) {
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
-        "{%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b.x), "r"(b.y));
   }
 };
 
@@ -135,106 +126,119 @@ struct Operands {
   int group_shift;  // row >> group_shift is its group
 };
 
-__device__ void copy_async(void* to, const void* from) {
+// Writes 16 bytes to shared memory, later: groups of these are waited for in their order, which
+// loads to registers cannot be (a thread has few counters of them).
+__device__ void copy_async(bool if_, void* to, const void* from) {
   const auto shared = static_cast<uint32_t>(__cvta_generic_to_shared(to));
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(from));
+  asm volatile(
+      "{.reg .pred p; setp.ne.s32 p, %0, 0;\n"
+      "@p cp.async.cg.shared.global.L2::256B [%1], [%2], 16;}" ::"r"(static_cast<int>(if_)),
+      "r"(shared), "l"(from));
 }
 
-// Bytes of a stage in shared memory: a chunk of the weight, scales of its halves, rows of x.
-template <QuantizedFormat kFormat, bool kGroups>
-__host__ __device__ constexpr int stage_nbytes(int rows) {
-  return kVectors<kFormat> * kWarp * 16 + (kGroups ? 64 : 0) + rows * kRowBytes;
-}
+// What a warp has of a chunk in shared memory; kScales: the groups of a chunk, 0 if scales are of
+// columns.
+template <typename T, QuantizedFormat kFormat, int kScales, bool kZeroPoints>
+struct Chunk {
+  uint4 weight[kVectors<kFormat>][kWarp];
+  alignas(16) T scales[kScales ? kScales : 1][kScales ? kMmaStrip : 8];
+  alignas(16) float zeros[kZeroPoints ? kScales : 1][kZeroPoints ? kMmaStrip : 4];
+};
 
 // A block computes the columns of a strip for 8 * kTiles rows of x. Its warps share the chunks of
-// the strip, each through stages of its own, and their sums are added last, in a fixed order.
-template <typename T, QuantizedFormat kFormat, int kTiles, bool kGroups, bool kZeroPoints>
-__global__ void __launch_bounds__(kMaxWarps* kWarp)
+// the strip, and their sums are added last, in a fixed order.
+template <typename T, QuantizedFormat kFormat, int kTiles, int kScales, bool kZeroPoints>
+__global__ void __launch_bounds__(kMaxWarps* kWarp, kTiles == 1 ? 2 : 1)
     few_rows_kernel(__grid_constant__ const Operands<T> p) {
   extern __shared__ uint4 memory[];
-  constexpr int kScalesAt = kVectors<kFormat> * kWarp * 16;
-  constexpr int kRowsAt = kScalesAt + (kGroups ? 64 : 0);
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, warps = blockDim.x / kWarp;
   const int g = lane / 4, t = lane % 4;
   const int chunks = static_cast<int>(p.k / kMmaChunk);
   const int64_t first = static_cast<int64_t>(blockIdx.y) * (8 * kTiles);
   const int rows = static_cast<int>(min(p.m - first, static_cast<int64_t>(8 * kTiles)));
-  const int columns = gridDim.x * kMmaStrip, column = blockIdx.x * kMmaStrip;
-  const int nbytes = stage_nbytes<kFormat, kGroups>(rows);
-  char* stages = reinterpret_cast<char*>(memory) + warp * kStages * nbytes;
-  const uint4* weight =
-      p.weight + static_cast<int64_t>(blockIdx.x) * chunks * (kVectors<kFormat> * kWarp) + lane;
+  const unsigned columns = gridDim.x * kMmaStrip, column = blockIdx.x * kMmaStrip;
+  constexpr int kPackedChunk = kVectors<kFormat> * kWarp;
+  using Stage = Chunk<T, kFormat, kScales, kZeroPoints>;
+  auto* stages = reinterpret_cast<Stage*>(memory) + warp * kStages;
 
-  const auto load = [&](int stage, int c) {
-    if (c < chunks) {
-      char* to = stages + stage * nbytes;
+  // What this thread copies of the warp's next chunk: from chunk `warp` on in steps of `warps`.
+  const uint4* weight =
+      p.weight + (static_cast<int64_t>(blockIdx.x) * chunks + warp) * kPackedChunk + lane;
+  const T* scales = p.scales + column + lane % 2 * 8;
+  const float* zeros = p.zero_points + column + lane % 4 * 4;
+  const auto load = [&](int c, Stage& to) {
+    const bool is_chunk = c < chunks;
 #pragma unroll
-      for (int v = 0; v < kVectors<kFormat>; ++v) {
-        copy_async(to + (v * kWarp + lane) * 16,
-                   weight + static_cast<int64_t>(c * kVectors<kFormat> + v) * kWarp);
-      }
-      if (kGroups && lane < 4) {
-        const int64_t group = (c * kMmaChunk + 32 * (lane / 2)) >> p.group_shift;
-        copy_async(to + kScalesAt + lane * 16,
-                   p.scales + group * columns + column + 8 * (lane % 2));
-      }
-      for (int i = lane; i < rows * 8; i += kWarp) {
-        copy_async(to + kRowsAt + i / 8 * kRowBytes + i % 8 * 16,
-                   p.x + (first + i / 8) * p.k + c * kMmaChunk + i % 8 * 8);
-      }
+    for (int v = 0; v < kVectors<kFormat>; ++v) {
+      copy_async(is_chunk, &to.weight[v][lane], weight + v * kWarp);
+    }
+    weight += warps * kPackedChunk;
+    const auto before = [&](int of) -> uint64_t {  // elements before a group of the chunk
+      const unsigned group = kScales == 2 ? 2 * c + of : c >> (p.group_shift - kChunkShift);
+      return static_cast<uint64_t>(group) * columns;
+    };
+    if constexpr (kScales > 0) {
+      copy_async(is_chunk && lane < 2 * kScales, to.scales[0] + lane * 8,
+                 scales + before(lane / 2));
+    }
+    if constexpr (kZeroPoints) {
+      copy_async(is_chunk && lane < 4 * kScales, to.zeros[0] + lane * 4, zeros + before(lane / 4));
     }
     asm volatile("cp.async.commit_group;");
   };
+#pragma unroll
+  for (int i = 0; i < kStages - 1; ++i) load(warp + i * warps, stages[i]);
+  wait_for_kernels_before();  // what was copied before is constant, as the pass over GEMMs makes it
 
+  // Rows past the last repeat it; what they compute is not written.
+  const uint2* x[kTiles];
+#pragma unroll
+  for (int tile = 0; tile < kTiles; ++tile) {
+    const int64_t row = first + min(8 * tile + g, rows - 1);
+    x[tile] = reinterpret_cast<const uint2*>(p.x + row * p.k) + t;
+  }
   float sums[kTiles][4] = {};
+  for (int begin = warp; begin < chunks; begin += kStages * warps) {
 #pragma unroll
-  for (int i = 0; i < kStages - 1; ++i) load(i, warp + i * warps);
-  int stage = 0;
-  for (int c = warp; c < chunks; c += warps) {
-    asm volatile("cp.async.wait_group %0;" ::"n"(kStages - 2));
-    __syncwarp();
-    load((stage + kStages - 1) % kStages, c + (kStages - 1) * warps);
-    const char* from = stages + stage * nbytes;
-    stage = (stage + 1) % kStages;
-    uint4 chunk[kVectors<kFormat>];
-#pragma unroll
-    for (int v = 0; v < kVectors<kFormat>; ++v) {
-      chunk[v] = *reinterpret_cast<const uint4*>(from + (v * kWarp + lane) * 16);
-    }
-    float part[kTiles][4] = {}, totals[kTiles][4] = {};  // totals: sums of x, for zero points
-#pragma unroll
-    for (int q = 0; q < 4; ++q) {
-      uint32_t a[4];
-      operand_of<T, kFormat>(chunk, q, a);
+    for (int i = 0; i < kStages; ++i) {
+      const int c = begin + i * warps;
+      if (c >= chunks) break;
+      uint2 b[kTiles][4];
 #pragma unroll
       for (int tile = 0; tile < kTiles; ++tile) {
-        // Rows past the last repeat it; what they compute is not written.
-        const char* row = from + kRowsAt + min(8 * tile + g, rows - 1) * kRowBytes;
-        const uint2 x = *reinterpret_cast<const uint2*>(row + 32 * q + 8 * t);
-        Pair<T>::mma(kGroups ? part[tile] : sums[tile], a, x);
-        if constexpr (kZeroPoints) {
-          constexpr uint32_t kOnes = Pair<T>::kOnes;
-          const uint32_t ones[4] = {kOnes, kOnes, kOnes, kOnes};
-          Pair<T>::mma(totals[tile], ones, x);
-        }
+#pragma unroll
+        for (int q = 0; q < 4; ++q) b[tile][q] = x[tile][c * (kMmaChunk / 4) + 4 * q];
       }
-      if (kGroups && q % 2 == 1) {
-        const T* scales = reinterpret_cast<const T*>(from + kScalesAt + 32 * (q / 2)) + g;
-        const float scale[2] = {static_cast<float>(scales[0]), static_cast<float>(scales[8])};
-        float zero[2] = {};
-        if constexpr (kZeroPoints) {
-          const int64_t group = (c * kMmaChunk + 16 * q) >> p.group_shift;
-          const float* zeros = p.zero_points + group * columns + column + g;
-          zero[0] = zeros[0];
-          zero[1] = zeros[8];
+      asm volatile("cp.async.wait_group %0;" ::"n"(kStages - 2) : "memory");
+      __syncwarp();
+      load(c + (kStages - 1) * warps, stages[(i + kStages - 1) % kStages]);
+      const auto& chunk = stages[i];
+      uint4 packed[kVectors<kFormat>];
+#pragma unroll
+      for (int v = 0; v < kVectors<kFormat>; ++v) packed[v] = chunk.weight[v][lane];
+      float part[kTiles][4] = {}, totals[kTiles][4] = {};  // totals: sums of x, for zero points
+#pragma unroll
+      for (int q = 0; q < 4; ++q) {
+        uint32_t a[4];
+        operand_of<T, kFormat>(packed, q, a);
+#pragma unroll
+        for (int tile = 0; tile < kTiles; ++tile) {
+          mma<T>(kScales ? part[tile] : sums[tile], a, b[tile][q]);
+          if constexpr (kZeroPoints) {
+            constexpr uint32_t kOnes = Pair<T>::kOnes;
+            const uint32_t ones[4] = {kOnes, kOnes, kOnes, kOnes};
+            mma<T>(totals[tile], ones, b[tile][q]);
+          }
         }
+        if (q != 3 && (kScales != 2 || q != 1)) continue;
 #pragma unroll
         for (int tile = 0; tile < kTiles; ++tile) {
 #pragma unroll
-          for (int i = 0; i < 4; ++i) {
-            sums[tile][i] += part[tile][i] * scale[i / 2];
-            if (kZeroPoints) sums[tile][i] += totals[tile][i] * zero[i / 2];
-            part[tile][i] = totals[tile][i] = 0;
+          for (int j = 0; kScales && j < 4; ++j) {
+            const int s = q * kScales / 4, at = g + j / 2 * 8;
+            sums[tile][j] += part[tile][j] * static_cast<float>(chunk.scales[s][at]);
+            if constexpr (kZeroPoints) sums[tile][j] += totals[tile][j] * chunk.zeros[s][at];
+            part[tile][j] = totals[tile][j] = 0;
           }
         }
       }
@@ -242,6 +246,7 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp)
   }
   asm volatile("cp.async.wait_all;");
   __syncthreads();
+
   auto* shared = reinterpret_cast<float*>(memory);  // [warps][kTiles * 4][kWarp]
   constexpr int kSums = kTiles * 4 * kWarp;
 #pragma unroll
@@ -256,7 +261,7 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp)
     const int64_t row = first + i / 4 * 8 + l % 4 * 2 + i % 2;
     const int64_t j = column + l / 4 + i % 4 / 2 * 8;
     if (row >= p.m || j >= p.n) continue;
-    if (!kGroups) sum *= static_cast<float>(p.scales[j]);
+    if (!kScales) sum *= static_cast<float>(p.scales[j]);
     p.out[row * p.n + j] = static_cast<T>(sum);
   }
 }
@@ -267,6 +272,7 @@ __global__ void dequantize_kernel(__grid_constant__ const Operands<T> p, T* out)
   const int lane = threadIdx.x % kWarp, g = lane / 4, t = lane % 4;
   const int64_t chunks = p.k / kMmaChunk, strips = (p.n + kMmaStrip - 1) / kMmaStrip;
   const int64_t at = static_cast<int64_t>(blockIdx.x) * (blockDim.x / kWarp) + threadIdx.x / kWarp;
+  wait_for_kernels_before();
   if (at >= strips * chunks) return;
   uint4 chunk[kVectors<kFormat>];
 #pragma unroll
@@ -287,43 +293,42 @@ __global__ void dequantize_kernel(__grid_constant__ const Operands<T> p, T* out)
       const float zero = p.zero_points ? p.zero_points[parameter] : 0.f;
       const float2 low = Pair<T>::floats(a[half]), high = Pair<T>::floats(a[half + 2]);
       *reinterpret_cast<uint2*>(out + column * p.k + row + 4 * t) = {
-          Pair<T>::of(low.x * scale + zero, low.y * scale + zero),
-          Pair<T>::of(high.x * scale + zero, high.y * scale + zero)};
+          pair_of<T>(low.x * scale + zero, low.y * scale + zero),
+          pair_of<T>(high.x * scale + zero, high.y * scale + zero)};
     }
   }
 }
 
-template <typename T, QuantizedFormat kFormat, int kTiles, bool kGroups, bool kZeroPoints>
-Error few_rows(const Operands<T>& p, int device, cudaStream_t stream) {
-  constexpr auto kKernel = few_rows_kernel<T, kFormat, kTiles, kGroups, kZeroPoints>;
+template <typename T, QuantizedFormat kFormat, int kTiles, int kScales, bool kZeroPoints>
+Error few_rows(const Operands<T>& p, cudaStream_t stream) {
+  constexpr auto kKernel = few_rows_kernel<T, kFormat, kTiles, kScales, kZeroPoints>;
   const dim3 grid(static_cast<unsigned>((p.n + kMmaStrip - 1) / kMmaStrip),
                   static_cast<unsigned>((p.m + 8 * kTiles - 1) / (8 * kTiles)));
-  const auto blocks = static_cast<int64_t>(grid.x) * grid.y;
-  const int64_t chunks_per_warp = blocks >= 1024 ? 8 : blocks >= 512 ? 4 : 2;
-  int limit = 0;
-  PTERON_CUDA_RETURN_IF_ERROR(
-      cudaDeviceGetAttribute(&limit, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
-      "asking for the shared memory of a block");
-  const int rows = static_cast<int>(std::min<int64_t>(p.m, 8 * kTiles));
-  const int nbytes_per_warp = std::max(kStages * stage_nbytes<kFormat, kGroups>(rows),
-                                       kTiles * 4 * kWarp * static_cast<int>(sizeof(float)));
+  const int64_t blocks = static_cast<int64_t>(grid.x) * grid.y;
   const auto warps = static_cast<int>(
-      std::min({std::max<int64_t>(p.k / kMmaChunk / chunks_per_warp, 4),
-                static_cast<int64_t>(kMaxWarps), static_cast<int64_t>(limit / nbytes_per_warp)}));
-  const int nbytes = warps * nbytes_per_warp;
-  if (nbytes > (48 << 10)) {
+      std::clamp<int64_t>(kMostWarps / blocks, 1, std::min<int64_t>(kMaxWarps, p.k / kMmaChunk)));
+  constexpr int kNbytes = std::max<int>(kStages * sizeof(Chunk<T, kFormat, kScales, kZeroPoints>),
+                                        kTiles * 4 * kWarp * sizeof(float));  // of a warp
+  if (warps * kNbytes > (48 << 10)) {
     PTERON_CUDA_RETURN_IF_ERROR(
-        cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize, nbytes),
+        cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize, warps * kNbytes),
         "asking for shared memory");
   }
-  kKernel<<<grid, warps * kWarp, nbytes, stream>>>(p);
+  launch_early(kKernel, grid, warps * kWarp, warps * kNbytes, stream, p);
   return launched("launching a GEMM with a quantized weight");
 }
 
-template <typename T, QuantizedFormat kFormat, bool kGroups, bool kZeroPoints>
-Error few_rows(const Operands<T>& p, int device, cudaStream_t stream) {
-  return p.m <= 8 ? few_rows<T, kFormat, 1, kGroups, kZeroPoints>(p, device, stream)
-                  : few_rows<T, kFormat, 2, kGroups, kZeroPoints>(p, device, stream);
+template <typename T, QuantizedFormat kFormat, int kScales, bool kZeroPoints>
+Error few_rows(const Operands<T>& p, cudaStream_t stream) {
+  return p.m <= 8 ? few_rows<T, kFormat, 1, kScales, kZeroPoints>(p, stream)
+                  : few_rows<T, kFormat, 2, kScales, kZeroPoints>(p, stream);
+}
+
+// Also with groups of which a chunk has several.
+template <typename T, QuantizedFormat kFormat, bool kZeroPoints>
+Error few_rows(const Operands<T>& p, cudaStream_t stream) {
+  return p.group_shift < kChunkShift ? few_rows<T, kFormat, 2, kZeroPoints>(p, stream)
+                                     : few_rows<T, kFormat, 1, kZeroPoints>(p, stream);
 }
 
 template <typename T, QuantizedFormat kFormat>
@@ -333,8 +338,8 @@ Error many_rows(const Operands<T>& p, ScalarType dtype, int device, cudaStream_t
   constexpr int kWarps = 4;
   const int64_t chunks = (p.n + kMmaStrip - 1) / kMmaStrip * (p.k / kMmaChunk);
   const auto blocks = static_cast<unsigned>((chunks + kWarps - 1) / kWarps);
-  dequantize_kernel<T, kFormat>
-      <<<blocks, kWarps * kWarp, 0, stream>>>(p, static_cast<T*>(weight->data));
+  launch_early(dequantize_kernel<T, kFormat>, blocks, kWarps * kWarp, 0, stream, p,
+               static_cast<T*>(weight->data));
   PTERON_RETURN_IF_ERROR(launched("launching the dequantization of a weight"));
   GemmProblem problem;
   problem.dtype = dtype;
@@ -353,19 +358,19 @@ Error multiply(const Operands<T>& p, bool few, ScalarType dtype, const DeviceSco
   const cudaStream_t stream = scope.stream();
   if (!few) return many_rows<T, kFormat>(p, dtype, device, stream);
   if constexpr (kFormat != QuantizedFormat::kFloat8) {
-    if (p.zero_points) return few_rows<T, kFormat, true, true>(p, device, stream);
+    if (p.zero_points) return few_rows<T, kFormat, true>(p, stream);
     if (kFormat == QuantizedFormat::kInt4 || p.k >> p.group_shift) {
-      return few_rows<T, kFormat, true, false>(p, device, stream);
+      return few_rows<T, kFormat, false>(p, stream);
     }
   }
   if constexpr (kFormat != QuantizedFormat::kInt4) {
-    return few_rows<T, kFormat, false, false>(p, device, stream);
+    return few_rows<T, kFormat, 0, false>(p, stream);
   }
 }
 
 template <typename T>
 Error launch(const aoti::QuantizedMmaCall& call, const DeviceScope& scope) {
-  int group_shift = 62;  // one group
+  int group_shift = 31;  // one group
   if (call.group_size < call.x.size(1)) {
     for (group_shift = 5; (int64_t{1} << group_shift) < call.group_size;) ++group_shift;
   }
@@ -382,9 +387,9 @@ Error launch(const aoti::QuantizedMmaCall& call, const DeviceScope& scope) {
   PTERON_CUDA_RETURN_IF_ERROR(
       cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, scope.device()),
       "asking for the compute capability");
-  // cp.async and these shapes of mma are of sm_80; copies need rows at multiples of 16 bytes.
+  // These shapes of mma are of sm_80.
   const bool few =
-      p.m < kManyRows && major >= 8 && reinterpret_cast<uintptr_t>(p.x) % sizeof(uint4) == 0;
+      p.m < kManyRows && major >= 8 && reinterpret_cast<uintptr_t>(p.x) % sizeof(uint2) == 0;
   const ScalarType dtype = type_of(call.out);
   switch (call.format) {
     case QuantizedFormat::kInt4:

@@ -43,6 +43,19 @@ def _of(dtype: torch.dtype) -> Iterator[Json]:
         mask = _mask(dtype, batch, heads, queries, keys)
         yield _case(f"{name}/mask_{batch}_{heads}_{queries}_{keys}", q, k, v, mask)
     yield _case(f"{name}/mask_of_keys", q, k, v, _mask(dtype, 1, 7))
+    # A cache of which the mask leaves a part: the first keys, some in between, the last, other keys
+    # for each query, and none for one of them.
+    for queries, keys, items in ((1, 300, 64), (3, 700, 128), (4, 90, 24), (1, 2100, 40)):
+        q, k, v = _operands(dtype, 4, 1, queries, keys, items)
+        for first, last in ((0, 41), (70, 77), (keys - 1, keys)):
+            left = torch.full((queries, keys), _NONE, dtype=dtype)
+            left[:, first:last] = 0
+            yield _case(f"{name}/left_{queries}_{keys}_{items}/{first}", q, k, v, left)
+        each = torch.full((queries, keys), _NONE, dtype=dtype)
+        for query in range(queries - 1 if queries > 1 else 1):
+            each[query, query * 20 : query * 20 + 3] = 0
+        yield _case(f"{name}/left_{queries}_{keys}_{items}/each", q, k, v, each)
+    q, k, v = _operands(dtype, 4, 2, 3, 7, 16)
     nothing = torch.full((3, 7), _NONE, dtype=dtype)
     nothing[0] = 0
     yield _case(f"{name}/nothing_left", q, k, v, nothing)
