@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import torch
+
 from pteron.backends.aoti.inductor.architectures import capability, machine_code
 from pteron.backends.aoti.inductor.patches import Context, wrapped
 
@@ -72,16 +74,16 @@ _WAIT = "    tl.extra.cuda.gdc_wait()\n    tl.extra.cuda.gdc_launch_dependents()
 
 
 @contextlib.contextmanager
-def kernels_that_wait(architectures: Sequence[str]) -> Iterator[set[str]]:
-    """Inside, if all architectures can (sm_90 and newer), kernels begin by waiting for those before
-    them and letting the next one start meanwhile (programmatic dependent launch,
-    cuda/decisions/2026-11-27-decoding-steps.md). Yields the names of those that do."""
+def kernels_that_wait(gpu: str, architectures: Sequence[str]) -> Iterator[set[str]]:
+    """Inside, if all GPUs can (sm_90), kernels wait for those before and let the next one start
+    (cuda/decisions/2026-11-27-decoding-steps.md). Yields the names of those that do."""
     from torch._inductor.codegen.triton import TritonScheduling
 
     waiting: set[str] = set()
 
     def define_waiting(define: Any, scheduling: Any, source: str, *args: Any, **more: Any) -> Any:
-        can = min(map(capability, architectures)) >= 90
+        here = gpu or "sm_{}{}".format(*torch.cuda.get_device_capability())
+        can = min(map(capability, (here, *architectures))) >= 90
         source, count = _HEAD.subn(rf"\1{_WAIT}", source) if can else (source, 0)
         name = define(scheduling, source, *args, **more)
         waiting.update([name] * count)
@@ -105,7 +107,6 @@ _EMBEDDED_KERNEL = re.compile(r"extern const unsigned char __(\w+)_start\[\];")
 
 def device_kernels(wrapper: str) -> dict[str, bytes]:
     """The cubin, or fat binary, of each kernel that `wrapper` declares."""
-    import torch
     from torch._inductor.codecache import CudaKernelParamCache, get_cpp_wrapper_cubin_path_name
 
     kernels = {}

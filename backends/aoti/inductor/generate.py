@@ -104,8 +104,7 @@ def generate_module(
         if target.device == "cuda":
             patches["aot_inductor.output_path"] = stack.enter_context(kernel_folder())
             stack.enter_context(also_compiled_for(target.architectures))
-            here = target.gpu or "sm_{}{}".format(*torch.cuda.get_device_capability())
-            waiting = stack.enter_context(kernels_that_wait((here, *target.architectures)))
+            waiting = stack.enter_context(kernels_that_wait(target.gpu, target.architectures))
             stack.enter_context(saved_kernels())
             stack.enter_context(device_from_constants())
         if not arguments:
