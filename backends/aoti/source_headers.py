@@ -94,8 +94,9 @@ PTERON_ENTRY(ModelContainerUpdateUserManagedConstantBufferPairs)
 (PteronHandle handle, const AOTInductorConstantMapEntry* pairs, size_t count, bool, bool) {
   return pteron_try([&] {
     for (size_t i = 0; i < count; ++i) {
-      handle->constants->insert_or_assign(
-          pairs[i].name, MaybeOwningAtenTensorHandle(pairs[i].handle, /*user_managed=*/true));
+      MaybeOwningAtenTensorHandle constant(pairs[i].handle);
+      constant.release();  // keeps the caller's handle, as long as the caller has it
+      handle->constants->insert_or_assign(pairs[i].name, std::move(constant));
     }
     handle->model.update_constants_array_from_map();
   });
