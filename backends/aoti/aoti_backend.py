@@ -378,6 +378,6 @@ def _compile_early(machine: toolchain.Machine, device: str, code: inductor.Gener
 
     def prepare() -> None:
         with contextlib.suppress(Exception):
-            toolchain.prepare(machine, code, device=device)
+            toolchain.build_step(machine, device).compile_all(code)
 
     workers.start(prepare)

@@ -158,17 +158,6 @@ def build(
         return step.link(Path(folder), objects, support)
 
 
-def prepare(
-    machine: Machine,
-    code: GeneratedCode,
-    *,
-    device: str = "cpu",
-    cache: ObjectCache | None = None,
-) -> None:
-    """Compiles what `build` will link, the objects of `code`, if missing."""
-    build_step(machine, device, cache).compile_all(code)
-
-
 def build_step(machine: Machine, device: str, cache: ObjectCache | None = None) -> "BuildStep":
     """The build step for `machine`.
 

@@ -289,7 +289,6 @@ def test_a_worker_needs_nothing_but_a_shell(
         f"--@executorch//third_party/{name}=@executorch//third_party/{name}:debian"
         for name in ("compiler", "python")
     ]
-    flags.append("--extra_toolchains=@executorch//third_party/python:toolchain")
     program, loaded = _lower(clone, farm, log, *flags)
     assert program == built.output("sum.pte").read_bytes()
     # What cleans up after a compiler that is interrupted, and the C library of all three.

@@ -243,7 +243,7 @@ def test_from_what_was_prepared_the_same_shared_object_is_made(
         run(step, arguments, text, folder)
 
     monkeypatch.setattr(toolchain.BuildStep, "_run", record)
-    toolchain.prepare(V3, code, cache=cold)
+    toolchain.build_step(V3, "cpu", cold).compile_all(code)
     texts = [*toolchain.split_kernels(code.kernels), code.model + ENTRY_POINTS]
     assert sorted((text or "").partition('#line 1 "<stdin>"\n')[2] for text in given) == sorted(
         texts
