@@ -5,14 +5,22 @@
 #include <limits>
 #include <numeric>
 
+#include "pteron/backends/cpu/runtime/kernels/convolution_tile.h"
 #include "pteron/backends/cpu/runtime/kernels/gemm.h"
-#include "pteron/backends/cpu/runtime/kernels/softmax_rows.h"
+#include "pteron/backends/cpu/runtime/kernels/online_softmax.h"
+#include "pteron/backends/cpu/runtime/kernels/transpose.h"
 #include "pteron/backends/cpu/runtime/shims/launch.h"
 
 namespace pteron::cpu {
 namespace {
 
-constexpr int64_t kQueries = 64, kKeys = 256;  // of a tile of scores, which stays in cache
+// Attention has two forms: the scores of a query are a row, and the library multiplies; or, for more
+// than a few queries, a column, with a query for each lane of a register. The latter needs no key
+// or value to be moved, and its maxima and sums are of whole registers.
+
+// Of a tile of scores, which stays in cache.
+constexpr int64_t kQueries = 64, kKeys = 256, kKeysOfLanes = 128;
+constexpr int64_t kLeastQueriesOfLanes = 14;
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
 // One head of one batch.
@@ -63,13 +71,12 @@ void add_mask(const SlimTensor& mask, int64_t batch, int64_t head, int64_t query
   }
 }
 
-// Computes the queries from `first` on of one head, over tiles of keys.
+// Computes `rows` queries from `first` on of one head, over tiles of keys.
 template <typename T>
 void attend(const aoti::AttentionCall& call, int64_t batch, int64_t head, int64_t first,
-            Tile& tile) {
+            int64_t rows, Tile& tile) {
   const int64_t head_dim = call.query.size(3), value_dim = call.value.size(3);
   const int64_t shared = head / (call.query.size(1) / call.key.size(1));
-  const int64_t rows = std::min(kQueries, call.query.size(2) - first);
   const auto all = head_of<T>(call.query, batch, head);
   const auto keys = head_of<T>(call.key, batch, shared),
              values = head_of<T>(call.value, batch, shared);
@@ -125,20 +132,140 @@ void attend(const aoti::AttentionCall& call, int64_t batch, int64_t head, int64_
   }
 }
 
+// The same where lanes are queries.
+struct LanesTile {
+  LanesTile(const aoti::AttentionCall& call, int64_t width, bool converts)
+      : query(call.query.size(3) * width),
+        scores(kKeysOfLanes * width),
+        sums(call.value.size(3) * width),
+        mask(call.mask ? kKeysOfLanes * width : 1),
+        rows(width * std::max({call.query.size(3), call.value.size(3), kKeysOfLanes})),
+        keys(converts ? kKeysOfLanes * call.query.size(3) : 1),
+        values(converts ? kKeysOfLanes * call.value.size(3) : 1),
+        offsets(2 * std::max(call.query.size(3), kKeysOfLanes)) {}
+
+  Scratch<float> query, scores, sums, mask, rows, keys, values;
+  Scratch<int32_t> offsets;
+  float maximum[kMostTileVectors * kMostTileLanes], sum[kMostTileVectors * kMostTileLanes],
+      factor[kMostTileVectors * kMostTileLanes];
+};
+
+// out = added + a @ b, where b, out and `added` (null: nothing) have `vectors` registers a row.
+void multiply_lanes(const TileKernels& kernels, const Matrix<const float>& a, const float* b,
+                    int64_t vectors, const float* added, float* out, int32_t* offsets) {
+  const int64_t width = vectors * kernels.lanes;
+  TileVector lanes[kMostTileVectors];
+  for (int64_t v = 0; v < vectors; ++v) {
+    lanes[v].from = lanes[v].to = v * kernels.lanes;
+    lanes[v].count = kernels.lanes;
+  }
+  ConvolutionTile tile;
+  tile.row_stride = a.row_stride;
+  tile.row_offsets = offsets;
+  tile.columns = b;
+  tile.column_offsets = offsets + a.cols;
+  tile.depth = a.cols;
+  tile.row_bias = tile.column_bias = nullptr;
+  tile.vectors = lanes;
+  tile.out_row_stride = tile.residual_row_stride = width;
+  tile.out_lane_stride = 1;
+  for (int64_t k = 0; k < a.cols; ++k) {
+    offsets[k] = static_cast<int32_t>(k * a.col_stride);
+    offsets[a.cols + k] = static_cast<int32_t>(k * width);
+  }
+  for (int64_t i = 0; i < a.rows;) {
+    const int64_t rows = std::min<int64_t>(kernels.most_rows[vectors], a.rows - i);
+    tile.rows = a.data + i * a.row_stride;
+    tile.out = out + i * width;
+    tile.residual = added ? added + i * width : nullptr;
+    kernels.get(rows, vectors)(tile);
+    i += rows;
+  }
+}
+
+// Computes `count` queries from `first` on of one head, over tiles of keys.
+template <typename T>
+void attend_lanes(const aoti::AttentionCall& call, const TileKernels& kernels, int64_t batch,
+                  int64_t head, int64_t first, int64_t count, LanesTile& tile) {
+  const int64_t head_dim = call.query.size(3), value_dim = call.value.size(3);
+  const int64_t shared = head / (call.query.size(1) / call.key.size(1));
+  const int64_t vectors = (count + kernels.lanes - 1) / kernels.lanes;
+  const int64_t width = vectors * kernels.lanes;
+  const auto queries = head_of<T>(call.query, batch, head).block(first, 0, count, head_dim);
+  const auto keys = head_of<T>(call.key, batch, shared),
+             values = head_of<T>(call.value, batch, shared);
+  float* const scores = tile.scores.data();
+  transpose(as_float<T>(queries, tile.rows.data()), width, tile.query.data());
+  multiply(tile.query.data(), head_dim * width, static_cast<float>(call.scale));
+  std::fill_n(tile.sums.data(), value_dim * width, 0.0f);
+  std::fill_n(tile.maximum, width, kMinusInfinity);
+  std::fill_n(tile.sum, width, 0.0f);
+  const int64_t end = call.causal ? std::min(keys.rows, first + count) : keys.rows;
+  for (int64_t key = 0; key < end; key += kKeysOfLanes) {
+    const int64_t rows = std::min(kKeysOfLanes, end - key);
+    const float* added = nullptr;
+    if (call.mask) {
+      const auto mask = head_of<T>(*call.mask, batch, head).block(first, key, count, rows);
+      transpose(as_float<T>(mask, tile.rows.data()), width, tile.mask.data());
+      added = tile.mask.data();
+    }
+    multiply_lanes(kernels, as_float<T>(keys.block(key, 0, rows, head_dim), tile.keys.data()),
+                   tile.query.data(), vectors, added, scores, tile.offsets.data());
+    for (int64_t i = std::max<int64_t>(first - key + 1, 0); call.causal && i < rows; ++i) {
+      std::fill_n(scores + i * width, std::min(width, key + i - first), kMinusInfinity);
+    }
+    softmax_columns(scores, rows, width, tile.maximum, tile.sum, tile.factor);
+    if (key > 0) multiply_columns(tile.sums.data(), value_dim, width, tile.factor);
+    const auto part = as_float<T>(values.block(key, 0, rows, value_dim), tile.values.data());
+    multiply_lanes(kernels, part.transposed(), scores, vectors, tile.sums.data(), tile.sums.data(),
+                   tile.offsets.data());
+  }
+  transpose({tile.sums.data(), value_dim, count, width, 1}, value_dim, tile.rows.data());
+  T* out = call.out.data_as<T>() + batch * call.out.stride(0) + head * call.out.stride(1);
+  for (int64_t i = 0; i < count; ++i) {
+    const float factor = tile.sum[i] == 0 ? 0 : 1 / tile.sum[i];
+    for (int64_t j = 0; j < value_dim; ++j) {
+      out[(first + i) * call.out.stride(2) + j] =
+          static_cast<T>(tile.rows[i * value_dim + j] * factor);
+    }
+  }
+}
+
+// Whether offsets between the elements of a tile have 32 bits.
+bool has_short_strides(const aoti::AttentionCall& call) {
+  constexpr int64_t kWidth = kMostTileVectors * kMostTileLanes;
+  const int64_t terms = std::max(call.query.size(3), kKeysOfLanes);
+  return std::max({kWidth, call.key.stride(3), call.value.stride(2)}) < INT32_MAX / terms;
+}
+
 template <typename T>
 Error run(const aoti::AttentionCall& call) {
-  const int64_t heads = call.query.size(1);
-  const int64_t tiles = (call.query.size(2) + kQueries - 1) / kQueries;
+  const int64_t heads = call.query.size(1), queries = call.query.size(2);
+  constexpr bool kConverts = !std::is_same_v<T, float>;
+  const TileKernels* kernels =
+      queries < kLeastQueriesOfLanes || !has_short_strides(call) ? nullptr : tile_kernels();
+  const int64_t most = kernels ? kMostTileVectors * kernels->lanes : kQueries;
+  const int64_t tiles = (queries + most - 1) / most;
+  const int64_t unit = kernels ? kernels->lanes : kQueries;
+  const int64_t units = (queries + unit - 1) / unit;
   const int64_t least = 1 << 18;  // minimum multiplications per thread
   // None without keys or where heads have no elements.
-  const int64_t work =
-      std::min(kQueries, call.query.size(2)) * call.key.size(2) * call.query.size(3);
+  const int64_t work = std::min(most, queries) * call.key.size(2) * call.query.size(3);
   parallel_for(call.query.size(0) * heads * tiles, least / std::max<int64_t>(work, 1) + 1,
                [&](int64_t begin, int64_t end) {
-                 Tile tile(call.query.size(3), call.value.size(3), !std::is_same_v<T, float>);
-                 for (int64_t task = begin; task < end; ++task) {
-                   attend<T>(call, task / tiles / heads, task / tiles % heads,
-                             task % tiles * kQueries, tile);
+                 const auto each = [&](auto& tile, const auto& compute) {
+                   for (int64_t task = begin; task < end; ++task) {
+                     const int64_t i = task % tiles, first = units * i / tiles * unit;
+                     const int64_t last = std::min(units * (i + 1) / tiles * unit, queries);
+                     compute(task / tiles / heads, task / tiles % heads, first, last - first, tile);
+                   }
+                 };
+                 if (!kernels) {
+                   Tile tile(call.query.size(3), call.value.size(3), kConverts);
+                   each(tile, [&](auto&&... at) { attend<T>(call, at...); });
+                 } else {
+                   LanesTile tile(call, most, kConverts);
+                   each(tile, [&](auto&&... at) { attend_lanes<T>(call, *kernels, at...); });
                  }
                });
   return Error::Ok;

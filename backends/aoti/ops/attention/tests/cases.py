@@ -29,6 +29,7 @@ def _of(dtype: torch.dtype) -> Iterator[Json]:
         [
             *((2, 2, 1, 1, 16), (4, 1, 1, 37, 64), (6, 2, 1, 300, 8), (2, 2, 3, 5, 40)),
             *((6, 2, 2, 9, 200), (2, 1, 40, 40, 16), (2, 1, 33, 50, 9), (1, 1, 130, 90, 128)),
+            *((2, 2, 49, 49, 32), (1, 1, 97, 260, 12), (2, 1, 8, 129, 20)),
         ]
     ):
         heads, shared, queries, keys, items = sizes
@@ -79,15 +80,19 @@ def _of(dtype: torch.dtype) -> Iterator[Json]:
 
 
 def _layouts() -> Iterator[Json]:
-    for dtype in (torch.float32, torch.bfloat16):
-        q, k, v = (x.tensor for x in _operands(dtype, 2, 2, 3, 5, 8))
+    for dtype, queries in itertools.product((torch.float32, torch.bfloat16), (3, 19)):
+        q, k, v = (x.tensor for x in _operands(dtype, 2, 2, queries, 5, 8))
+        of = f"{short(dtype)}/{queries}"
         for (layout, x), (_, y), (_, z) in zip(layouts(q), layouts(k), layouts(v), strict=True):
-            yield _case(f"{short(dtype)}/{layout}", x, y, z)
+            yield _case(f"{of}/{layout}", x, y, z)
             between = (t.transpose(1, 2).contiguous().transpose(1, 2) for t in (x, y, z))
-            yield _case(f"{short(dtype)}/{layout}/heads_inside", *between)
-            yield _case(f"{short(dtype)}/{layout}/mask", q, k, v, x[..., :5].contiguous())
+            yield _case(f"{of}/{layout}/heads_inside", *between)
+            yield _case(f"{of}/{layout}/mask", q, k, v, x[..., :5].contiguous())
         one = k[:, :1].expand(2, 2, 5, 8)
-        yield _case(f"{short(dtype)}/repeated", q, one, one)
+        yield _case(f"{of}/repeated", q, one, one)
+        yield _case(f"{of}/other_values", q, k, v[..., :3])
+        keys_left_out = _mask(dtype, 1, 5).expand(2, 2, queries, 5)
+        yield _case(f"{of}/mask_of_keys", q, k, v, keys_left_out)
 
 
 def _errors() -> Iterator[Json]:

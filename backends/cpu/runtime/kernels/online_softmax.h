@@ -18,4 +18,14 @@ float exponentials(float* x, int64_t n, float base);
 // x[i] *= factor.
 void multiply(float* x, int64_t n, float factor);
 
+// Columns side by side: x[i * width + l] is element i of column l. One step of each column's
+// softmax: `maximum` and `sum` are those of the elements before, and become those of all; sums of
+// what was weighted before are to be multiplied by `factor`. A column of -infinity alone keeps that
+// as its maximum, and all its exponentials are 0. `width` is a multiple of 8.
+void softmax_columns(float* x, int64_t rows, int64_t width, float* maximum, float* sum,
+                     float* factor);
+
+// x[i * width + l] *= factors[l].
+void multiply_columns(float* x, int64_t rows, int64_t width, const float* factors);
+
 }  // namespace pteron::cpu
