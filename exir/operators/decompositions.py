@@ -34,6 +34,7 @@ from pteron.exir.operators.library_operators import any_number_of_kept_boxes, li
 from pteron.exir.operators.linear_algebra import linear_algebra
 from pteron.exir.operators.overlapping_operands import copy_overlapping_operands
 from pteron.exir.operators.quantized_matmul import quantized_matmul
+from pteron.exir.operators.random_values import random_values
 from pteron.exir.operators.recurrent_cells import recurrent_cells
 from pteron.exir.operators.recurrent_layers import RECURRENT_LAYERS, whole_recurrent_layers
 from pteron.exir.operators.sampling import sampling
@@ -64,6 +65,7 @@ def decomposition_table() -> Table:
     table.update(library_decompositions())
     table.update(antialiased_resizing())
     table.update(sampling())
+    table.update(random_values())
     table.update(recurrent_cells())
     return table  # torch's own dict type
 
@@ -348,10 +350,8 @@ def insert_trace(
     added to a program at this stage.
     """
     values = [item.meta["val"] for item in inputs]
-    # matmul of torch 2.11 and 2.12 makes dynamic sizes constant, but for that in Python.
-    is_before = torch.__version__.startswith(("2.11.", "2.12."))
-    in_python = enable_python_dispatcher() if is_before else contextlib.nullcontext()
-    with detect_fake_mode(values) or contextlib.nullcontext(), in_python:
+    # Functions in C++ make dynamic sizes constant: padding, and matmul of torch 2.11 and 2.12.
+    with detect_fake_mode(values) or contextlib.nullcontext(), enable_python_dispatcher():
         traced = make_fx(function, decomposition_table=table)(*values)
     graph: Graph = before.graph
     attributes = traced.graph.find_nodes(op="get_attr")

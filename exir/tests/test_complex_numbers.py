@@ -144,3 +144,15 @@ def test_state_is_real() -> None:
 def test_programs_without_complex_numbers_stay_as_they_are() -> None:
     program = torch.export.export(nn.Linear(2, 3), (torch.randn(1, 2),))
     assert decompose_complex_tensors(program) is program
+
+
+class Padded(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.fft.irfft(torch.fft.rfft(x)[..., :2], 8)
+
+
+def test_dynamic_sizes_stay_dynamic() -> None:
+    x = torch.randn(2, 3, 4)
+    program = lower(Padded(), x, dynamic=({0: torch.export.Dim("batch", min=1, max=8)},))
+    for y in (x, torch.randn(5, 3, 4)):
+        torch.testing.assert_close(program.module()(y), Padded()(y))

@@ -50,8 +50,9 @@ _FORMS = (
     ' each (module, inputs) or (module, inputs, dynamic_shapes): {"forward": (model, (x,))}'
 )
 
-#: Tolerated difference between exported program and module, relative to the largest value.
-_SAME = 1e-3
+#: Tolerated difference between exported program and module, relative to the largest value; and
+#: that in roundings of the model's dtype.
+_SAME, _ROUNDINGS = 1e-3, 4
 
 
 def export_methods(
@@ -184,7 +185,6 @@ def _export_method(
         )
     positional, named = distinct((positional, named))
     check_dimensions(name, forward, positional, named, shapes)
-    printed = io.StringIO()
     program, refused = None, list[Exception]()
     for way, fixes in ((False, False), (False, True), (True, False)):
         if strict not in (None, way):
@@ -193,8 +193,8 @@ def _export_method(
             continue
         with as_exported(module, forward, shared):
             fixed = FixedBuffers(module) if fixes else None
+            printed = io.StringIO()  # a graph, where it fails
             try:
-                # What it prints is a graph, where it fails.
                 redirected = contextlib.redirect_stderr(printed)
                 with (
                     quiet(),
@@ -222,9 +222,16 @@ def _export_method(
         raise refusal(name, first, "torch.export does not take the model", run) from first
     if fixed:
         values = ", ".join(f"{buffer} ({value})" for buffer, value in fixed.read.items())
-        notes.append(
-            f"method {name!r} reads buffers in Python: the program is for these values of {values}"
-        )
+        if values:
+            notes.append(
+                f"method {name!r} reads buffers in Python: the program is for these values of"
+                f" {values}"
+            )
+        if fixed.passed:
+            notes.append(
+                f"method {name!r} checks values in Python, and the program does not:"
+                f" {', '.join(fixed.passed)}"
+            )
     elif refused:
         notes.append(
             f"method {name!r} was exported with strict=True; with strict=False torch.export raises"
@@ -366,6 +373,11 @@ def _differences(
             f" does not; state is a registered buffer that is changed in place, as by copy_()"
         )
     worst = 0.0
+    tensors = [*_module_of(name, parts)[0].parameters(), *pytree.tree_leaves(returned)]
+    dtypes = {leaf.dtype for leaf in tensors if isinstance(leaf, torch.Tensor)}
+    eps = max(
+        (torch.finfo(t).eps for t in dtypes if t.itemsize > 1 and t.is_floating_point), default=0
+    )
     for found, expected in zip(exported, pytree.tree_leaves(returned), strict=False):
         if isinstance(expected, torch.Tensor) and expected.numel():
             wide = torch.complex128 if expected.is_complex() else torch.float64
@@ -373,7 +385,7 @@ def _differences(
             if found.shape == expected.shape:
                 error = (found - expected).abs().nan_to_num(0, 0, 0).max()
                 worst = max(worst, float(error / (expected.abs().nan_to_num(0, 0, 0).max() or 1)))
-    if worst <= _SAME:
+    if worst <= max(_SAME, _ROUNDINGS * eps):
         return notes
     return [
         *notes,

@@ -45,6 +45,7 @@ _HINTS = {
     " module, as transformers' TorchExportableModuleWithStaticCache has it",
     "not a known type": "a tensor, a tuple, a list or a dict as what the model returns; or"
     " torch.export.register_dataclass(TYPE)",
+    "Unsupported input type": "a tuple, a list or a dict; or torch.export.register_dataclass(TYPE)",
     "Unexpected dimension mapped": "torch.export.Dim('batch', min=1, max=8) for what may change",
     "top-level keys must be": "a tuple with an entry for each input, ({0: Dim('batch', max=8)},)",
     "structure of `inputs` and `dynamic_shapes`": "an entry for each input, None for those without:"

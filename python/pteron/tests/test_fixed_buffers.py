@@ -1,4 +1,7 @@
-"""Models that read their buffers in Python: flags, counters, thresholds."""
+"""Models that read their buffers in Python (flags, counters, thresholds), and check values.
+
+PYTEST_DONT_REWRITE: pytest would replace the `assert` of a model, too.
+"""
 
 from pathlib import Path
 
@@ -21,6 +24,8 @@ class Codebook(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if not self.ready:
             x = x + 100
+        if (self.ready < 1).all() or not self.ready > 0:
+            x = x + 50
         if self.changes:
             self.ready.fill_(True)
         return self.codes[torch.cdist(x, self.codes).argmin(-1)]
@@ -72,3 +77,36 @@ def test_what_inputs_decide_is_not_fixed(tmp_path: Path) -> None:
 
     with pytest.raises(pteron.ExportError, match="data-dependent"):
         pteron.export(Decides().eval(), (X,), tmp_path / "model.pte")
+
+
+class Checks(nn.Module):
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        assert (x > -100).all(), "too small"
+        if torch.isnan(x).any() or x.max() > 1000:
+            found = f"{x.shape}"
+            raise ValueError(found)
+        assert mask.all() or not mask.any()
+        assert not (x > 500).any() and x.min() < 500
+        return x + 1
+
+
+def test_checks_of_values_pass(tmp_path: Path) -> None:
+    path = tmp_path / "model.pte"
+    report = pteron.export(Checks().eval(), (X, X > 0), path)
+    (note,) = (note for note in report.notes if "checks values in Python" in note)
+    assert note.count("test_fixed_buffers.py:") == 4
+    method = pteron.Runtime.get().load_program(path).load_method("forward")
+    torch.testing.assert_close(torch.as_tensor(method(-X, X > 2)), 1 - X)
+
+
+def test_conditions_that_lead_elsewhere_do_not_pass(tmp_path: Path) -> None:
+    class Chooses(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if x.sum() < 0:
+                if x.shape[0] == 2:
+                    return -x
+                raise ValueError
+            return x
+
+    with pytest.raises(pteron.ExportError, match="data-dependent"):
+        pteron.export(Chooses().eval(), (X,), tmp_path / "model.pte")

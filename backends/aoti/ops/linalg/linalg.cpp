@@ -133,8 +133,8 @@ Error determinant(const Kernels& kernels, const SlimTensor& a, TensorPtr* lu, Te
     }
     PTERON_RETURN_IF_ERROR(kernels.linalg(call));
   }
-  PTERON_CHECK_OR_RETURN(a.numel() > 0, Error::NotSupported,
-                         "found A %s, expected matrices with elements", a.describe().c_str());
+  PTERON_CHECK_OR_RETURN(a.size(a.dim() - 1) > 0, Error::NotSupported,
+                         "found A %s, expected rows and columns", a.describe().c_str());
   *lu = std::move(factored.factors);
   *pivots = std::move(factored.pivots);
   return Error::Ok;

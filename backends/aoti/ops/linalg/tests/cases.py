@@ -119,6 +119,8 @@ def cases() -> Iterator[Json]:
     yield case("identities", "linalg_inv_ex", torch.eye(3)[None].repeat(2, 1, 1), False)
     yield case("empty", "_linalg_solve_ex", torch.zeros(0, 0), torch.zeros(0, 2), True, False)
     yield case("no_matrices", "linalg_inv_ex", torch.zeros(0, 3, 3), False)
+    yield case("no_matrices", "_linalg_det", torch.zeros(0, 3, 3))
+    yield case("no_matrices", "_linalg_slogdet", torch.zeros(0, 3, 3))
     # 40 on the diagonal, and one less with each step away from it.
     large = Formula(40, 40, of=(1, 40, 41, 0, 1), dtype=torch.float32)
     yield case("large", "linalg_cholesky_ex", large, False, False, tolerance=2e-5)
