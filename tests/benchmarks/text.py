@@ -165,9 +165,9 @@ def _torch(folder: Path, quantize: str, length: int, mode: str | None) -> Way:
     device = _DEVICE.value
 
     def step(tokens: torch.Tensor, positions: torch.Tensor, cache: Any) -> torch.Tensor:
-        found = model(
-            tokens, cache_position=positions, position_ids=positions[None], past_key_values=cache
-        )
+        places = {"cache_position": positions, "position_ids": positions[None]}
+        # As generate() has it: of a prompt, logits of the last token alone.
+        found = model(tokens, past_key_values=cache, logits_to_keep=1, **places)
         chosen: torch.Tensor = found.logits[:, -1].argmax(-1, keepdim=True)
         return chosen
 
