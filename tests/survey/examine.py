@@ -4,6 +4,7 @@ outcome = examine(("llama", "cpu"))
 outcome.failed_step     # "" or, for instance, "lowers"
 """
 
+import copy
 import dataclasses
 import importlib.metadata
 import tempfile
@@ -133,8 +134,12 @@ def _export(candidates: Sequence[Recipe]) -> tuple[torch.export.ExportedProgram,
     failures = []
     for way in candidates:
         try:
+            # A copy: models keep tensors from call to call, and those of a trace have no values.
             exported = torch.export.export(
-                way.module, way.args, dict(way.kwargs), dynamic_shapes=way.dynamic_shapes
+                copy.deepcopy(way.module),
+                way.args,
+                dict(way.kwargs),
+                dynamic_shapes=way.dynamic_shapes,
             )
             return exported, way
         except Exception as error:

@@ -14,10 +14,11 @@ _SMALL = (
     *("vit", "resnet", "llava", "whisper", "patchtst"),
 )
 
-# Of each library that has a lock: any number of nodes, an autoencoder, volumes, geometry.
+# Of each library that has a lock: any number of nodes, an autoencoder, steps of samplers, one of
+# which keeps tensors, volumes, geometry.
 _OF_LIBRARIES = (
     *("torch_geometric:GraphSAGE_max", "diffusers:AutoencoderTiny", "diffusers:FlowMatchEuler"),
-    *("monai:UNet", "kornia:warp_perspective"),
+    *("diffusers:UniPC", "monai:UNet", "kornia:warp_perspective"),
 )
 
 
