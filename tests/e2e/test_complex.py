@@ -145,3 +145,16 @@ def test_spectrogram_is_complex(tmp_path: Path) -> None:
     x = torch.randn(2, 400)
     torch.testing.assert_close(method(x), model(x), rtol=1e-4, atol=1e-5)
     assert isinstance(np.asarray(method.execute([x.numpy()])[0]).flat[0], np.complex64)
+
+
+class Strides(nn.Module):
+    """Results that are not contiguous, of an input too."""
+
+    def forward(self, x: torch.Tensor, z: torch.Tensor) -> Any:
+        return torch.fft.rfft(x).t(), z.t(), (z + 1)[:, ::2], (z * 2)[:, None].expand(4, 3, 6)
+
+
+def test_strides(tmp_path: Path) -> None:
+    model, x, z = Strides(), torch.randn(4, 10), complex_of(4, 6)
+    method = exported(tmp_path, model, x, z)
+    torch.testing.assert_close(method(x, z), model(x, z))

@@ -346,7 +346,7 @@ OTHERS = {
     *("fix_bool_eq_value_ranges", "fix_cant_split_arguments", "fix_identity_comparison"),
     *("fix_int_array_deduplication", "fix_reinplace_before_overwrite"),
     *("fix_reinplace_of_overlapping_reads", "fix_fft_strides"),
-    "freeze_flex_decoding_query_layout",
+    *("freeze_flex_decoding_query_layout", "keep_traced_strides_of_complex_views"),
 }
 
 

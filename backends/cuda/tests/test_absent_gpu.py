@@ -23,6 +23,7 @@ from pteron.backends.cuda.cuda_backend import CudaBackend, NoCudaDevice
 from pteron.backends.cuda.tests.programs import lower, sample_named, save
 from pteron.exir._serialize.program_file import deserialize_program
 from pteron.runtime import Runtime
+from tests.models.cases import Applies
 
 SM_90 = CudaOptions(architectures=("sm_90",), save_data_externally=False)
 WITHOUT_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
@@ -377,3 +378,16 @@ def test_what_was_lowered_before_is_not_lowered_again(
         made(options)
         made(options)
     assert len(calls) == 5
+
+
+@pytest.mark.parametrize(
+    "view", [lambda x: x.transpose(0, 1), lambda x: x[:1].expand(5, 3, 2)], ids=["t", "expand"]
+)
+def test_complex_results_have_any_strides(
+    view: Callable[[torch.Tensor], torch.Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, x = Applies(lambda x: torch.view_as_complex(view(x))), torch.randn(4, 3, 2)
+    assert "view_as_complex" in generated(module, SM_90, x).model
+    monkeypatch.delitem(patches.REPAIRS, "keep_traced_strides_of_complex_views")
+    with pytest.raises(Exception, match="complex64"):  # else remove the workaround
+        generated(module, SM_90, x)
