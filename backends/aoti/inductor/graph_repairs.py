@@ -147,7 +147,7 @@ def require_traced_cond_operand_strides() -> Context:
     return wrapped(kind, "create", create_with_strides)
 
 
-@repair()
+@repair("2.11", "2.12", "2.13")
 def keep_traced_strides_of_complex_views() -> Context:
     """`view_as_complex` reads pairs as they were traced, not a contiguous copy.
 
