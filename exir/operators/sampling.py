@@ -102,12 +102,8 @@ def _trilinear(
         [d for d in range(rank) if d not in expand] for expand in (expand1, expand2, expand3)
     ]
     kept = [d for d in range(rank) if d not in sumdim]
-    # Two at a time: for three torch asks the package opt_einsum, where it is installed, and that
-    # makes dynamic sizes constant.
-    first, second, third = subscripts
-    both = [d for d in range(rank) if d in {*first, *second} & {*kept, *third}]
-    product = torch.einsum(i1, first, i2, second, both)
-    return torch.einsum(product, both, i3, third, kept)
+    operands = zip((i1, i2, i3), subscripts, strict=True)
+    return torch.einsum(*(part for pair in operands for part in pair), kept)
 
 
 def _window(shape: Callable[..., torch.Tensor], *defaults: float) -> Callable[..., torch.Tensor]:

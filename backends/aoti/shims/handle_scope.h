@@ -4,8 +4,8 @@
 //   container.update_user_managed_constants(...);
 //   std::vector<TensorPtr> kept = scope.take();      // deleted after the container
 //
-// A container creates a shallow handle of each borrowed constant and leaks it. Scopes are per
-// thread and do not nest.
+// Torch's container, which programs lowered before 2026-11-27 have, creates a shallow handle of each
+// borrowed constant and leaks it. Scopes are per thread and do not nest.
 #pragma once
 
 #include <vector>

@@ -24,12 +24,12 @@ Error check(const SlimTensor& input, const SlimTensor& weight, const SlimTensor*
                          Error::InvalidArgument,
                          "%s; expected input and weight of 3 to 5 dimensions each", all().c_str());
   const int64_t channels = input.size(1), first = weight.size(0), second = weight.size(1);
-  int64_t seconds = 0;  // of all groups
-  const bool fits = groups >= 1 && !__builtin_mul_overflow(second, groups, &seconds) &&
-                    first % groups == 0 && (transposed ? first : seconds) == channels;
+  int64_t of_groups = 0;  // second dimensions of all groups
+  const bool fits = groups >= 1 && !__builtin_mul_overflow(second, groups, &of_groups) &&
+                    first % groups == 0 && (transposed ? first : of_groups) == channels;
   PTERON_CHECK_OR_RETURN(fits, Error::InvalidArgument, "%s; expected channels that fit the groups",
                          all().c_str());
-  const int64_t numbers = transposed ? seconds : first;
+  const int64_t numbers = transposed ? of_groups : first;
   PTERON_CHECK_OR_RETURN(!bias || (bias->dim() == 1 && bias->size(0) == numbers),
                          Error::InvalidArgument, "%s; expected a bias of %lld numbers",
                          all().c_str(), static_cast<long long>(numbers));
