@@ -137,17 +137,11 @@ def require_traced_cond_operand_strides() -> Context:
 
     kind: Any = getattr(ir, "Switch" if hasattr(ir, "Switch") else "Conditional")  # before 2.14
 
-    def with_traced_strides(operand: Any, traced: Any) -> Any:
-        value = traced.meta["val"] if isinstance(traced, torch.fx.Node) else None
-        if not isinstance(value, torch.Tensor):
-            return operand
-        return ir.ExternKernel.require_exact_strides(operand, value.stride(), allow_padding=False)
-
     def create_with_strides(create: Any, *args: Any, **kwargs: Any) -> Any:
         bound = inspect.signature(create).bind(*args, **kwargs)
         nodes: Any = V.graph.current_node.args[-1]
         operands = zip(bound.arguments["operands"], nodes, strict=True)
-        bound.arguments["operands"] = [with_traced_strides(*pair) for pair in operands]
+        bound.arguments["operands"] = [_with_traced_strides(*pair) for pair in operands]
         return create(*bound.args, **bound.kwargs)
 
     return wrapped(kind, "create", create_with_strides)
@@ -155,12 +149,31 @@ def require_traced_cond_operand_strides() -> Context:
 
 @repair("2.11", "2.12", "2.13")
 def keep_traced_strides_of_complex_views() -> Context:
-    """`view_as_complex` reads pairs as they were traced, not a contiguous copy: a result with other
-    strides would be copied to them, and Triton has no complex numbers."""
-    from torch._inductor import lowering
+    """`view_as_complex` reads pairs as they were traced, not a contiguous copy.
 
-    constraint = {torch.ops.aten.view_as_complex.default: lowering.constrain_to_fx_strides}
-    return mock.patch.dict(lowering._maybe_layout_constraints, constraint)
+    Else a result that is returned, with the traced strides, is copied again, and Triton has no
+    complex numbers.
+    """
+    from torch._inductor import lowering
+    from torch._inductor.virtualized import V
+
+    view = torch.ops.aten.view_as_complex.default
+    fall_back = lowering.lowerings[view]
+
+    def lower(copied: Any) -> Any:
+        pairs: Any = V.graph.current_node.args[0]
+        return fall_back(_with_traced_strides(V.graph.env[pairs], pairs))
+
+    return mock.patch.dict(lowering.lowerings, {view: lower})
+
+
+def _with_traced_strides(operand: Any, traced: Any) -> Any:
+    from torch._inductor import ir
+
+    value = traced.meta["val"] if isinstance(traced, torch.fx.Node) else None
+    if not isinstance(value, torch.Tensor):
+        return operand
+    return ir.ExternKernel.require_exact_strides(operand, value.stride(), allow_padding=False)
 
 
 @repair("2.11", "2.12", "2.13")
