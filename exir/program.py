@@ -48,7 +48,7 @@ from pteron.exir.garbage_collection import collected_rarely
 from pteron.exir.graph.empty_reductions import require_elements
 from pteron.exir.graph.export_guards import guards_of
 from pteron.exir.graph.number_inputs import check_number_inputs
-from pteron.exir.graph.shape_bounds import check_input_bounds
+from pteron.exir.graph.shape_bounds import check_dynamic_sizes, check_input_bounds
 from pteron.exir.operators.complex_numbers import decompose_complex_tensors
 from pteron.exir.operators.decompositions import (
     decompose,
@@ -59,6 +59,7 @@ from pteron.exir.operators.decompositions import (
 )
 from pteron.exir.operators.flex_attention import decompose_flex_attention
 from pteron.exir.operators.quantized_matmul import use_int_mm
+from pteron.exir.operators.random_values import without_generators
 from pteron.exir.operators.written_parameters import written_parameters_as_buffers
 from pteron.exir.passes.checkable_asserts import CheckableAsserts
 from pteron.exir.passes.pass_base import Pass
@@ -138,7 +139,8 @@ def _decompose(
             everywhere.update(listed)
         else:
             filters.append((listed, wants))
-    program = decompose(program, everywhere.union(*(ops for ops, _ in filters)))
+    kept = everywhere.union(*(ops for ops, _ in filters))
+    program = without_generators(decompose(program, kept))
     if not filters:
         return decompose_complex_tensors(program)
 
@@ -281,6 +283,8 @@ class EdgeProgramManager(_Methods):
         edge = lower_leftovers(
             {name: run_passes(program, passes) for name, program in self._programs.items()}
         )
+        for name, reference in self._references.items():
+            check_dynamic_sizes(reference.program, name)
         warn_of_platforms(edge)
         programs = {name: ResolveMutations()(program) for name, program in edge.items()}
         emitted = ExecutorchProgramManager(programs, self._constant_methods, config)

@@ -103,11 +103,18 @@ _ENVIRONMENT = re.compile(
 )
 
 
+def _of_cxx(name: re.Match[str]) -> str:
+    """The C++ compiler of a C compiler."""
+    return name[1] + {"gcc": "g++", "clang": "clang++", "cc": "c++"}[name[2]]
+
+
 @functools.cache
 def find_compiler() -> Compiler:
-    """`$CXX`, else the first of g++, c++ and clang++ on `PATH`."""
+    """`$CXX` (of a C compiler, the C++ compiler), else the first of g++, c++, clang++ on `PATH`."""
     chosen = os.environ.get("CXX", "").strip()
-    candidates = [chosen] if chosen else ["g++", "c++", "clang++"]
+    # Some libraries set CXX to a C compiler, which does not link the C++ library.
+    plus = re.sub(r"(^|[/\s-])(gcc|clang|cc)(?=(-[\d.]+)?(\s|$))", _of_cxx, chosen)
+    candidates = [plus, chosen] if chosen else ["g++", "c++", "clang++"]
     for candidate in candidates:
         command = shlex.split(candidate)
         program = shutil.which(command[0])

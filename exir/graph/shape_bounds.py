@@ -9,7 +9,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
-from pteron.exir.graph.exported_program import input_specs_by_name
+from pteron.exir.graph.exported_program import argument_name, input_specs_by_name
 
 Ranges: TypeAlias = Mapping[sympy.Expr, ValueRanges[Any]]
 
@@ -99,6 +99,33 @@ class ShapeBounds:
                 f" dynamic_shapes={{'x': {{0: Dim('batch', max=64)}}}}"
                 f" (a size that depends on data: torch._check(size <= 64) in the model)."
             )
+
+
+def check_dynamic_sizes(program: ExportedProgram, method: str) -> None:
+    """Raises ValueError if lowering has made sizes constant that torch.export left dynamic.
+
+    Args:
+      program: as torch.export returned it; what is derived from it shares its symbols.
+      method: for the message.
+    """
+    constant = list[str]()
+    for node in program.graph.find_nodes(op="placeholder"):
+        value = node.meta.get("val")
+        for dim, size in enumerate(value.shape if isinstance(value, torch.Tensor) else ()):
+            if isinstance(size, torch.SymInt) and size.node.expr.is_number:
+                symbols = size.node._expr.free_symbols
+                places = size.node.shape_env.replacements_slocs
+                by = ", ".join(str(places[symbol]) for symbol in symbols if symbol in places)
+                what = f"dimension {dim} of input {argument_name(node.name)}"
+                constant.append(f"  {what} is {size.node.expr} (by {by or 'an operator'})")
+    if constant:
+        raise ValueError(
+            f"sizes of method {method!r} that are dynamic in torch.export, and for which lowering"
+            " finds but one value:\n"
+            + "\n".join(constant)
+            + "\ntry:  no Dim for these dimensions, or"
+            " other operators at these lines; and please report it"
+        )
 
 
 def check_input_bounds(program: ExportedProgram, method: str) -> None:

@@ -237,6 +237,20 @@ def test_transform_passes() -> None:
     torch.testing.assert_close(load(by_name.to_executorch())["forward"](x), [-x + 1])
 
 
+def test_size_that_lowering_makes_constant_is_refused() -> None:
+    dynamic = {0: torch.export.Dim("batch", max=16)}
+    program = torch.export.export(Mlp(), (torch.randn(2, 8),), dynamic_shapes=(dynamic,))
+
+    def looks(module: GraphModule) -> None:
+        values = [node.meta["val"] for node in module.graph.find_nodes(op="placeholder")]
+        assert [int(value.shape[0]) for value in values]
+
+    edge = to_edge_transform_and_lower(program, [looks], OpsPartitioner())
+    match = r"dimension 0 of input x is 2 \(by .*test_program.py:\d+ in "
+    with pytest.raises(ValueError, match=match):
+        edge.to_executorch()
+
+
 def test_pass_that_drops_an_output_is_refused() -> None:
     def drops(module: GraphModule) -> None:
         module.graph.output_node().args = ((),)

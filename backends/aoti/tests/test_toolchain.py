@@ -313,6 +313,21 @@ def test_without_a_compiler_the_error_says_what_to_install(monkeypatch) -> None:
         toolchain.find_compiler.cache_clear()
 
 
+@pytest.mark.parametrize("name", ["gcc", "cc", "/folder/x86-gcc-12", "ccache gcc -m64", "g++"])
+def test_of_a_c_compiler_the_cxx_compiler_is_taken(monkeypatch, tmp_path: Path, name: str) -> None:
+    for file in ("g++", "c++", "x86-g++-12", "ccache"):
+        (tmp_path / file).write_text("#!/bin/sh\necho version 1\n")
+        (tmp_path / file).chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("CXX", name.replace("/folder", str(tmp_path)))
+    toolchain.find_compiler.cache_clear()
+    try:
+        command = " ".join(toolchain.find_compiler().command).replace(f"{tmp_path}/", "")
+    finally:
+        toolchain.find_compiler.cache_clear()
+    assert command == {"cc": "c++"}.get(name, name.removeprefix("/folder/").replace("gcc", "g++"))
+
+
 def test_a_refusal_of_the_compiler_shows_its_message(tmp_path: Path) -> None:
     step = toolchain.BuildStep(toolchain.find_compiler(), V3, "cpu", ObjectCache(tmp_path, 1 << 20))
     with pytest.raises(ToolchainError) as caught:

@@ -43,7 +43,7 @@ from pteron.exporter.modules import (
     storage_of,
     storages_of,
 )
-from pteron.exporter.refusals import quiet, refusal, short
+from pteron.exporter.refusals import first_line, quiet, refusal
 
 _FORMS = (
     "a torch.nn.Module with a tuple of example inputs, an ExportedProgram, or a dict of methods,"
@@ -102,7 +102,15 @@ def export_methods(
             programs[name] = _export_method(str(name), value, kwargs or {}, strict, shared, notes)
             if run:
                 outputs, written = _check_runs(str(name), value, kwargs or {}, programs[name])
-                if outputs:
+                generators = any(
+                    isinstance(held, torch.Generator) for held in programs[name].constants.values()
+                )
+                if generators:
+                    notes.append(
+                        f"method {name!r} takes random values from the runtime, not from the"
+                        f" torch.Generator of the model"
+                    )
+                elif outputs:
                     notes += _differences(str(name), value, kwargs or {}, outputs, written)
         except ExportError as error:
             problems.append(str(error))
@@ -185,11 +193,11 @@ def _export_method(
         )
     positional, named = distinct((positional, named))
     check_dimensions(name, forward, positional, named, shapes)
-    program, refused = None, list[Exception]()
+    program, refused = None, dict[str, Exception]()
     for way, fixes in ((False, False), (False, True), (True, False)):
         if strict not in (None, way):
             continue
-        if fixes and not isinstance(refused[-1], GuardOnDataDependentSymNode):
+        if fixes and not isinstance(refused["strict=False"], GuardOnDataDependentSymNode):
             continue
         with as_exported(module, forward, shared):
             fixed = FixedBuffers(module) if fixes else None
@@ -208,18 +216,23 @@ def _export_method(
                         module, positional, named, dynamic_shapes=shapes, strict=way
                     )
                 check_constants(program)
+                check_tensors(name, "weight", program.constants.items())
                 if fixed:
                     fixed.check(program)
                 break
+            except ExportError:
+                raise
             except Exception as error:
                 program = None
-                refused.append(error)
+                # Values that Python reads may not be all that torch.export does not take.
+                refused[f"strict={way}"] = error
     if program is None:
-        first = refused[0]
+        first, *others = refused.items()
         run = functools.partial(
             run_module, module, forward, (positional, named), storages_of(module)
         )
-        raise refusal(name, first, "torch.export does not take the model", run) from first
+        what = "torch.export does not take the model"
+        raise refusal(name, first[1], what, run, dict(others)) from first[1]
     if fixed:
         values = ", ".join(f"{buffer} ({value})" for buffer, value in fixed.read.items())
         if values:
@@ -235,7 +248,7 @@ def _export_method(
     elif refused:
         notes.append(
             f"method {name!r} was exported with strict=True; with strict=False torch.export raises"
-            f" {type(refused[0]).__name__}: {short(refused[0]).partition(chr(10))[0]}"
+            f" {first_line(refused['strict=False'])}"
         )
     sys.stderr.write(printed.getvalue())
     _check_values(name, program, notes)
@@ -432,7 +445,8 @@ def _module_of(name: str, parts: tuple[Any, ...]) -> tuple[torch.nn.Module, Call
             f"method {name!r}: the module has weights on the device 'meta', which are none.\n"
             f"try:  model.to_empty(device='cpu'), and then load_state_dict"
         )
-    check_tensors(name, "weight", [*module.named_parameters(), *module.named_buffers()])
+    dense = [item for item in module.named_buffers() if item[1].layout is torch.strided]
+    check_tensors(name, "weight", [*module.named_parameters(), *dense])
     return module, target if target is not module else module.forward
 
 

@@ -40,18 +40,36 @@ def run_module(
     with torch.no_grad(), torch.random.fork_rng(devices=[]), full_precision_matmuls():
         with as_exported(module, forward, written) as changed:
             returned = module(*args, **kwargs)
-    return returned, changed
+        # What the next call sets to the same tensor is no state (the weight of weight_norm).
+        again = changed
+        if any(changed.values()):
+            with as_exported(module, forward, written):
+                module(*args, **kwargs)
+                with as_exported(module, forward, written) as again:
+                    module(*args, **kwargs)
+    return returned, [name for name, is_tensor in changed.items() if not is_tensor or name in again]
 
 
 @contextlib.contextmanager
 def as_exported(
     module: torch.nn.Module, forward: Callable[..., Any], written: Collection[int]
-) -> Iterator[list[str]]:
+) -> Iterator[dict[str, bool]]:
     """The module as torch.export is to see it: evaluating, and with the method as its forward.
 
     Buffers are put back, if they are small or among those storages that may be `written`, and so
-    are parameters of those, and attributes, of which those that changed are then in the list.
+    are parameters of those, and attributes, of which those that changed are then in the dict, with
+    whether they were tensors. Sparse buffers are attributes meanwhile, which are part of a program
+    only if it uses them.
     """
+    sparse = [
+        (part, name, buffer)
+        for part in module.modules()
+        for name, buffer in dict(part._buffers).items()
+        if buffer is not None and buffer.layout is not torch.strided
+    ]
+    for part, name, buffer in sparse:
+        del part._buffers[name]
+        vars(part)[name] = buffer
     before = {
         name: buffer.clone()
         for name, buffer in module.named_buffers()
@@ -65,7 +83,7 @@ def as_exported(
     modes = [(part, part.training) for part in module.modules()]
     own = vars(module).get("forward")
     attributes = _Attributes(module)
-    changed: list[str] = []
+    changed: dict[str, bool] = {}
 
     def restore() -> None:
         if own is None:
@@ -91,12 +109,15 @@ def as_exported(
         for part, mode in modes:
             part.training = mode
         restore()
-        changed += attributes.restore()
+        changed |= attributes.restore()
         for name, buffer in module.named_buffers():
             if name in before and buffer.shape == before[name].shape:
                 buffer.data.copy_(before[name])
         for parameter, value in parameters.items():
             parameter.data.copy_(value)
+        for part, name, buffer in sparse:
+            vars(part).pop(name)
+            part._buffers[name] = buffer
 
 
 class _Attributes:
@@ -113,9 +134,10 @@ class _Attributes:
     def _of(self, part: torch.nn.Module) -> dict[str, Any]:
         return {key: value for key, value in vars(part).items() if key not in self._OTHERS}
 
-    def restore(self) -> list[str]:
-        """Puts them back, with the items of lists, dicts and sets; returns those that changed."""
-        changed = []
+    def restore(self) -> dict[str, bool]:
+        """Puts them back, with the items of lists, dicts and sets; returns those that changed, and
+        whether they were tensors."""
+        changed = {}
         for path, part, before in self._before:
             now = self._of(part)
             for key in now.keys() | before.keys():
@@ -123,7 +145,8 @@ class _Attributes:
                 is_same = key in now and key in before and _is_same(now[key], value)
                 if is_same and (content is None or _is_same_content(value, content)):
                     continue
-                changed.append(f"{path}.{key}".lstrip("."))
+                if not _is_same_tensor(now.get(key), value):
+                    changed[f"{path}.{key}".lstrip(".")] = isinstance(value, torch.Tensor)
                 if key in before:
                     vars(part)[key] = value
                     if content is not None:
@@ -131,7 +154,7 @@ class _Attributes:
                         (value.extend if isinstance(value, list) else value.update)(content)
                 else:
                     vars(part).pop(key)
-        return sorted(changed)
+        return dict(sorted(changed.items()))
 
 
 def _copied(value: Any) -> Any:
@@ -140,6 +163,12 @@ def _copied(value: Any) -> Any:
 
 def _is_same(a: Any, b: Any) -> bool:
     return a is b or (type(a) is type(b) and type(a) in (int, float, bool, str) and a == b)
+
+
+def _is_same_tensor(a: Any, b: Any) -> bool:
+    if not (isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor)):
+        return False
+    return (a.dtype, a.device) == (b.dtype, b.device) and bool(torch.equal(a, b))
 
 
 def _is_same_content(value: Any, content: Any) -> bool:

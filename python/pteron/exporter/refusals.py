@@ -7,7 +7,8 @@ import logging
 import os
 import re
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 
 import torch
 
@@ -72,6 +73,7 @@ def refusal(
     error: Exception,
     what: str,
     run: Callable[[], object] | None = None,
+    others: Mapping[str, Exception] = MappingProxyType({}),
 ) -> ExportError:
     """What a method's export ends with.
 
@@ -80,12 +82,13 @@ def refusal(
       error: what was raised.
       what: did so; used if the model itself does not raise.
       run: calls the model with its example inputs, in eager.
+      others: what other ways to export it, by description, raised.
     """
     try:
         if run is not None:
             run()
     except Exception as own:
-        error, what = own, "the model itself fails on its example inputs"
+        error, what, others = own, "the model itself fails on its example inputs", {}
     text = short(error)
     if "line " not in text:
         text += _place(error)
@@ -95,7 +98,13 @@ def refusal(
             "the model without that; torch.export.export(model, inputs) shows all of torch's error"
         )
     hint = next((hint for part, hint in _HINTS.items() if part in str(error)), other)
+    text += "".join(f"\nwith {way}: {first_line(found)}" for way, found in others.items())
     return ExportError(f"method {name!r}: {what} ({type(error).__name__}):\n{text}\ntry:  {hint}")
+
+
+def first_line(error: Exception) -> str:
+    """The type of an error and the first line of its message."""
+    return f"{type(error).__name__}: {short(error).partition(chr(10))[0]}"
 
 
 def short(error: Exception) -> str:

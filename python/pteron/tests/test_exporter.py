@@ -490,6 +490,64 @@ def test_attributes_that_a_call_changes_are_noted_and_put_back():
     assert torch.equal(model(X), X + 1 + X)
 
 
+@pytest.mark.parametrize("norm", [nn.utils.weight_norm, nn.utils.spectral_norm])
+def test_weights_that_hooks_compute_are_no_state(norm):
+    model = nn.Sequential(norm(nn.Linear(3, 3))).eval()
+    model.load_state_dict({name: value + 1 for name, value in model.state_dict().items()})
+    before = model[0].weight
+    assert export_methods(model, (X,))[1] == []
+    assert model[0].weight is before
+
+
+class Sparse(nn.Module):
+    def __init__(self, is_used):
+        super().__init__()
+        self.is_used = is_used
+        self.register_buffer("heads", torch.eye(3).to_sparse(), persistent=False)
+
+    def forward(self, x):
+        return x @ self.heads if self.is_used else x * 2
+
+
+def test_sparse_buffers_count_if_they_are_used():
+    model = Sparse(False).eval()
+    programs, notes = export_methods(model, (X,))
+    assert notes == [] and not programs["forward"].constants
+    assert list(model._buffers) == ["heads"] and "heads" not in vars(model)
+    with pytest.raises(
+        pteron.ExportError, match=r"weight 'heads' is torch.sparse_coo; expected a d"
+    ):
+        export_methods(Sparse(True).eval(), (X,))
+
+
+class Decides(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("ready", torch.tensor(True))
+
+    def forward(self, x):
+        if self.ready and x.sum() > 3:
+            return x * 2
+        return x
+
+
+def test_the_error_that_decides_is_shown():
+    with pytest.raises(pteron.ExportError) as error:
+        export_methods(Decides().eval(), (X,))
+    assert "with strict=True: Unsupported: Data-dependent branching" in str(error.value)
+
+
+def test_a_generator_is_noted():
+    generator = torch.Generator()
+
+    class Noise(nn.Module):
+        def forward(self, x):
+            return x + torch.rand(x.shape, generator=generator)
+
+    (note,) = export_methods(Noise().eval(), (X,))[1]
+    assert "takes random values from the runtime, not from the torch.Generator" in note
+
+
 def test_what_is_fixed_or_not_used_is_noted():
     assert "takes only these values of n (2)" in "".join(
         export_methods(Item("int").eval(), (X, 2))[1]
