@@ -50,6 +50,8 @@ class Convolution {
         depth_(in_group_ * s_.kernel_area()),
         vectors_(divided_up(out_group_, kernels.lanes)),
         panels_(divided_up(out_group_, t.weight.width)),
+        unit_(lanewise_ ? 1 : divided_up(t.weight.width, kernels.lanes)),
+        units_(divided_up(vectors_, unit_)),
         padded_(is_padded()),
         width_(width_of_piece()),
         row_offsets_(depth_),
@@ -72,15 +74,15 @@ class Convolution {
 
   void run() {
     const int64_t per_image = divided_up(s_.out[2], width_) * s_.out[1];
-    const int64_t rows = s_.batch * per_image, vectors = groups_ * vectors_;
-    const Parts parts = share(rows, vectors);
+    const int64_t rows = s_.batch * per_image, units = groups_ * units_;
+    const Parts parts = share(rows, units);
     const int64_t most_rows = rows_of_strip();
-    parallel_for(parts.of_rows * parts.of_vectors, 1, [&](int64_t begin, int64_t end) {
+    parallel_for(parts.of_rows * parts.of_units, 1, [&](int64_t begin, int64_t end) {
       Scratch<float> strip(padded_ ? strip_rows(most_rows) * line_ + kMostTileLanes : 0);
       for (int64_t part = begin; part < end; ++part) {
-        const int64_t row_part = part % parts.of_rows, vector_part = part / parts.of_rows;
-        const int64_t first = part_begin(vectors, parts.of_vectors, vector_part);
-        const int64_t last = part_begin(vectors, parts.of_vectors, vector_part + 1);
+        const int64_t row_part = part % parts.of_rows, unit_part = part / parts.of_rows;
+        const int64_t first = part_begin(units, parts.of_units, unit_part);
+        const int64_t last = part_begin(units, parts.of_units, unit_part + 1);
         const int64_t row_end = part_begin(rows, parts.of_rows, row_part + 1);
         for (int64_t i = part_begin(rows, parts.of_rows, row_part); i < row_end;) {
           const int64_t n = i / per_image, y = i % s_.out[1];
@@ -96,7 +98,7 @@ class Convolution {
 
  private:
   struct Parts {
-    int64_t of_rows, of_vectors;
+    int64_t of_rows, of_units;
   };
 
   // Some rows of the output, and the pixels that the first of them depends on.
@@ -132,14 +134,14 @@ class Convolution {
 
   // How threads split the work: by rows, channels, or both. The cost model counts vector
   // operations: multiplications, weight loads from L3, image copies.
-  Parts share(int64_t rows, int64_t vectors) const {
+  Parts share(int64_t rows, int64_t units) const {
     const int64_t terms = rows * width_ * depth_ * s_.out_channels / groups_;
     const int64_t threads = std::clamp<int64_t>(terms / kTermsPerThread, 1, max_threads());
     Parts best{1, 1};
     double least = std::numeric_limits<double>::infinity();
-    for (int64_t of_vectors = 1; of_vectors <= std::min(threads, vectors); ++of_vectors) {
-      const Parts parts{std::min(threads / of_vectors, rows), of_vectors};
-      const int64_t r = divided_up(rows, parts.of_rows), v = divided_up(vectors, of_vectors);
+    for (int64_t of_units = 1; of_units <= std::min(threads, units); ++of_units) {
+      const Parts parts{std::min(threads / of_units, rows), of_units};
+      const int64_t r = divided_up(rows, parts.of_rows), v = divided_up(units, of_units) * unit_;
       const int64_t lines = padded_ ? r * s_.stride[1] + reach(1) : 0;
       const auto cost =
           static_cast<double>(depth_ * v * (r * width_ + 2) + 2 * lines * line_ / kernels_.lanes);
@@ -210,17 +212,18 @@ class Convolution {
     std::fill(strip, strip + kMostTileLanes, 0.0f);
   }
 
-  // Vectors [first, last) over the channels of all groups.
+  // Units [first, last) over the channels of all groups.
   void compute(const Piece& piece, int64_t first, int64_t last) const {
-    const int64_t vector_bytes = (1 + depth_) * kernels_.lanes * int64_t{sizeof(float)};
-    const int64_t most = std::clamp<int64_t>(kBlockBytes / vector_bytes, 1, kMostTileVectors);
-    for (int64_t g = first / vectors_; g * vectors_ < last; ++g) {
-      const int64_t begin = std::max<int64_t>(first - g * vectors_, 0);
-      const int64_t count = std::min(last - g * vectors_, vectors_) - begin;
+    const int64_t unit_bytes = (1 + depth_) * unit_ * kernels_.lanes * int64_t{sizeof(float)};
+    const int64_t most = std::clamp<int64_t>(kBlockBytes / unit_bytes, 1, kMostTileVectors / unit_);
+    for (int64_t g = first / units_; g * units_ < last; ++g) {
+      const int64_t begin = std::max<int64_t>(first - g * units_, 0);
+      const int64_t count = std::min(last - g * units_, units_) - begin;
       const int64_t blocks = divided_up(count, most);
       for (int64_t i = 0; i < blocks; ++i) {
-        const int64_t at = begin + part_begin(count, blocks, i);
-        compute_block(piece, g, at, begin + part_begin(count, blocks, i + 1) - at);
+        const int64_t at = (begin + part_begin(count, blocks, i)) * unit_;
+        const int64_t end = (begin + part_begin(count, blocks, i + 1)) * unit_;
+        compute_block(piece, g, at, std::min(end, vectors_) - at);
       }
     }
   }
@@ -282,6 +285,9 @@ class Convolution {
   const int64_t depth_;    // terms per output
   const int64_t vectors_;  // of output channels of a group
   const int64_t panels_;   // of a group
+  // Vectors that threads and blocks do not split: those of a panel, whose rows are a cache line.
+  const int64_t unit_;
+  const int64_t units_;  // of a group
   const bool padded_;
   const int64_t width_;  // of pieces
   int64_t pixel_, line_;
