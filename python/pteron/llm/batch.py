@@ -3,7 +3,7 @@
     batch = Batch(program, {})
     text = Text(ids, most=20, settings=[...])
     if batch.take(text):
-        batch.begin(text)
+        batch.begin([text])
         while (token := batch.next(text)) is not None: ...
     batch.end(text)
 
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import collections
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,9 @@ _WORTH_COPYING = 32
 
 #: The smallest prompt that a device reads; others are padded to a power of two.
 _SMALLEST = 16
+
+#: Chunks of prompts, of different rows, that a device reads in one call.
+_TOGETHER = 8
 
 
 class Text:
@@ -48,6 +51,7 @@ class Text:
         self.ids, self.left, self.settings, self.eos = list(ids), most, settings, eos
         self.is_greedy = settings[0][0] == 0
         self.row = -1
+        self.done = -1  # tokens of the prompt that the row has; -1: not known
         self.answer: list[int] = []
         self.ready: collections.deque[int] = collections.deque()
         self.ended = most == 0
@@ -78,11 +82,14 @@ class Batch:
             name: program.load_method(name, session=session, backend_options=backend_options)
             for name in names
         }
+        # Programs of before read one row in a call.
+        self._rows = program.metadata("prefill").input_tensor_meta(0).sizes()[0]
         self._length, self._chunk = length, chunk
         self._is_device = "greedy" in names
         self._texts: list[Text | None] = [None] * batch
         self._held: list[list[int]] = [[] for _ in range(batch)]  # whose keys and values are there
         self._free = collections.deque(range(batch))  # the one free for longest first
+        self._unread: list[Text] = []  # those that begin
         self._queued: tuple[list[Text], int] | None = None  # texts and steps of what is not read
         self._turns: collections.deque[object] = collections.deque()
         self._is_running = False
@@ -96,8 +103,10 @@ class Batch:
         while size < self._chunk:
             sizes.append(size)
             size *= 2
+        one = np.zeros(1, np.int64)
         calls: list[tuple[str, list[Any]]] = [
-            ("prefill", self._prefill_inputs([0] * count, 0, 0, 0)) for count in sorted(sizes)[::-1]
+            ("prefill", [np.zeros((1, size), np.int64), one, one, one])
+            for size in sorted(sizes)[::-1]
         ]
         for name, inputs in [*calls[:8], ("decode", []), ("greedy", [])]:
             try:
@@ -115,52 +124,83 @@ class Batch:
             self._texts[text.row] = None  # until it begins
             return True
 
-    def begin(self, text: Text) -> None:
-        """Reads the prompt but for its last token, in turns with steps of other texts."""
-        row, count = text.row, len(text.ids) - 1
-        done = 0
+    def begin(self, texts: Sequence[Text]) -> None:
+        """Reads prompts but for their last tokens, in turns with steps of other texts.
 
-        def known() -> None:
-            nonlocal done
-            done = min(_common(self._held[row], text.ids), count)
-            if "copy" in self._methods:
-                best = max(
-                    range(len(self._held)), key=lambda other: _common(self._held[other], text.ids)
-                )
-                found = min(_common(self._held[best], text.ids), count)
-                if found >= done + _WORTH_COPYING:
-                    # The row's last text may go on, unread, where the copy goes.
-                    self._start(row, 0, self._length, text.settings)
-                    self._methods["copy"].execute([_one(best), _one(row)])
-                    done = found
-            self._held[row] = text.ids[:done]
+        What other threads begin is read with them.
+        """
 
-        def prefill() -> None:
-            nonlocal done
-            part = text.ids[done : min(done + self._chunk, count)]
-            self._methods["prefill"].execute(self._prefill_inputs(part, done, len(part), row))
-            done += len(part)
-            self._held[row] = text.ids[:done]
+        def is_done() -> bool:
+            return not any(text in self._unread for text in texts)
 
-        def start() -> None:
-            self._start(row, text.ids[-1], count, text.settings)
-            self._texts[row] = text
+        with self._changed:
+            self._unread += texts
+        while not is_done():
+            self._run(self._prefill, is_done)
 
-        self._run(known)
-        while done < count:
-            self._run(prefill)
-        self._run(start)
+    def _prefill(self) -> None:
+        """Reads the next parts of prompts, of one size, and starts the texts that are read."""
+        unread = list(self._unread)
+        sizes: dict[int, list[Text]] = {}
+        for i, text in enumerate(unread):
+            if text.done < 0 and not self._find(text, unread[:i]):
+                continue
+            left = len(text.ids) - 1 - text.done
+            sizes.setdefault(self._size(left) if left else 0, []).append(text)
+        size, texts = next(iter(sizes.items()))  # with the text that has waited for longest
+        most = self._chunk * (_TOGETHER if self._is_device else 1)
+        texts = texts[: min(self._rows, max(most // max(size, 1), 1))]
+        if size:
+            parts = [text.ids[text.done : -1][:size] for text in texts]
+            tokens = np.zeros((len(texts), size), np.int64)
+            for row, part in zip(tokens, parts, strict=True):
+                row[: len(part)] = part
+            done, rows = [text.done for text in texts], [text.row for text in texts]
+            self._methods["prefill"].execute([tokens, *map(_ints, (done, map(len, parts), rows))])
+            for text, part in zip(texts, parts, strict=True):
+                text.done += len(part)
+                self._held[text.row] = text.ids[: text.done]
+        if texts := [text for text in texts if text.done == len(text.ids) - 1]:
+            self._start(texts, [text.ids[-1] for text in texts], [text.done for text in texts])
+        with self._changed:
+            for text in texts:
+                if text in self._unread:  # it has not ended meanwhile
+                    self._unread.remove(text)
+                    self._texts[text.row] = text
 
-    def _start(self, row: int, token: int, position: int, settings: Sequence[Any]) -> None:
-        self._methods["start"].execute([_one(row), _one(token), _one(position), *settings])
+    def _find(self, text: Text, before: Sequence[Text]) -> bool:
+        """Sets what the row has of a prompt, copied where another row has more; not yet (False) if
+        one of `before`, which are read, will have more still."""
+        row = text.row
+        held = [min(_common(ids, text.ids), len(text.ids) - 1) for ids in self._held]
+        if "copy" in self._methods:
+            best = max(range(len(held)), key=held.__getitem__)
+            is_worth = held[best] >= held[row] + _WORTH_COPYING
+            worth = held[best if is_worth else row] + _WORTH_COPYING
+            if any(_common(other.ids, text.ids) >= worth for other in before):
+                return False
+            if is_worth:
+                # The row's last text may go on, unread, where the copy goes.
+                self._start([text], [0], [self._length])
+                self._methods["copy"].execute([_ints([best]), _ints([row])])
+                held[row] = held[best]
+        text.done, self._held[row] = held[row], text.ids[: held[row]]
+        return True
 
-    def _prefill_inputs(self, ids: list[int], position: int, length: int, row: int) -> list[Any]:
-        size = max(len(ids), 2)
+    def _start(self, texts: Sequence[Text], tokens: list[int], positions: list[int]) -> None:
+        settings = [
+            np.concatenate(values)
+            for values in zip(*(text.settings for text in texts), strict=True)
+        ]
+        numbers = map(_ints, ([text.row for text in texts], tokens, positions))
+        self._methods["start"].execute([*numbers, *settings])
+
+    def _size(self, count: int) -> int:
+        """Tokens of a row in the call that reads the next of `count`."""
+        size = min(max(count, 2), self._chunk)
         if self._is_device:
             size = min(max(1 << (size - 1).bit_length(), _SMALLEST), self._chunk)
-        tokens = np.zeros((1, size), np.int64)
-        tokens[0, : len(ids)] = ids
-        return [tokens, _one(position), _one(length), _one(row)]
+        return size
 
     def next(self, text: Text) -> int | None:
         """The next token of a text that has begun; None after its last one."""
@@ -178,6 +218,8 @@ class Batch:
         """Frees the row of a text that `take` gave one."""
         with self._changed:
             text.ended = True
+            if text in self._unread:
+                self._unread.remove(text)
             if self._texts[text.row] is text:
                 # The last token was chosen, but not read.
                 self._held[text.row] = (text.ids + text.answer)[:-1]
@@ -247,11 +289,12 @@ class Batch:
         """Ends all texts: what the cache has after a step that failed is not known."""
         with self._changed:
             self._queued = None
-            for row, text in enumerate(self._texts):
-                self._held[row] = []
-                self._texts[row] = None
+            for text in [*self._texts, *self._unread]:
                 if text is not None:
                     text.error, text.ended = error, True
+            self._held = [[] for _ in self._held]
+            self._texts = [None] * len(self._texts)
+            self._unread = []
 
 
 def _common(held: Sequence[int], ids: Sequence[int]) -> int:
@@ -264,5 +307,5 @@ def _common(held: Sequence[int], ids: Sequence[int]) -> int:
     return count
 
 
-def _one(value: int) -> np.ndarray[Any, Any]:
-    return np.array([value], np.int64)
+def _ints(values: Iterable[int]) -> np.ndarray[Any, Any]:
+    return np.array(list(values), np.int64)

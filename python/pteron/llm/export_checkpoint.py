@@ -261,14 +261,24 @@ def _methods(model: Any, batch: int, length: int, chunk: int, *, on_cpu: bool) -
     settings = [
         torch.full_like(one, value, dtype=torch.tensor(value).dtype) for value in SETTINGS.values()
     ]
-    dim = torch.export.Dim("time", min=2, max=chunk)
+    sizes: Any = {1: torch.export.Dim("time", min=2, max=chunk)} if chunk > 2 else {}
+    rows = zero
+    of_rows: Any = None
+    if batch > 1:
+        rows = torch.arange(2, device=model.device)
+        of_rows = {0: torch.export.Dim("rows", min=1, max=batch)}
+        sizes = of_rows | sizes
     methods: dict[str, Any] = {
         "prefill": (
             language_model.prefill,
-            (tokens, zero, zero + time, zero),
-            ({1: dim}, None, None, None) if chunk > 2 else None,
+            (tokens.repeat(len(rows), 1), rows * 0, rows * 0 + time, rows),
+            (sizes or None, of_rows, of_rows, of_rows),
         ),
-        "start": (language_model.start, (zero, one, zero + time, *settings)),
+        "start": (
+            language_model.start,
+            (rows, rows + 1, rows * 0 + time, *[value.repeat(len(rows)) for value in settings]),
+            (of_rows,) * (3 + len(settings)),
+        ),
         "decode": (language_model.decode, ()),
         "read": (language_model.read, ()),
     }

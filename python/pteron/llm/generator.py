@@ -285,8 +285,9 @@ class Generator:
                 text = Text(ids, left, settings.inputs(), self.eos)
                 batch = self._taken(text)
                 stack.callback(batch.end, text)
-                batch.begin(text)
                 rows.append((batch, text))
+            for batch in dict(rows):
+                batch.begin([text for other, text in rows if other is batch])
             while True:
                 found = [batch.next(text) for batch, text in rows]
                 if all(token is None for token in found):

@@ -34,7 +34,7 @@ class BatchCache(transformers.Cache):  # type: ignore[misc]
 
     Attributes:
       length: positions of a row.
-      row: int64 [1], the row that the call is for; None for all rows.
+      row: int64 [rows], those that the call is for; None for all rows.
       slots: int64 [rows, time], where the tokens of the call are stored.
       positions: int64 [rows, 1, time, 1], of the tokens of the call.
     """
@@ -182,16 +182,16 @@ class LanguageModel(nn.Module):
         lengths: torch.Tensor,
         row: torch.Tensor,
     ) -> dict[str, torch.Tensor]:
-        """Reads tokens of a prompt, without a token as the result; ends the row's text.
+        """Reads tokens of prompts, without a token as the result; ends the rows' texts.
 
         Args:
-          tokens: int64 [1, time].
-          position: int64 [1], of the first token.
-          lengths: int64 [1], how many tokens count.
-          row: int64 [1].
+          tokens: int64 [rows, time].
+          position: int64 [rows], of the first token of each.
+          lengths: int64 [rows], how many tokens count.
+          row: int64 [rows], different ones.
 
         Returns:
-          `position`, int64 [1], of the next token.
+          `position`, int64 [rows], of the next tokens.
         """
         steps = torch.arange(tokens.shape[1], device=tokens.device)
         positions = position[:, None] + steps
@@ -214,11 +214,11 @@ class LanguageModel(nn.Module):
         repetition_penalty: torch.Tensor,
         seed: torch.Tensor,
     ) -> dict[str, torch.Tensor]:
-        """Decoding of a row goes on after `token`, the last one of the prompt.
+        """Decoding of rows goes on after `token`, the last one of each prompt.
 
         Args:
-          row, token, position: int64 [1].
-          temperature and others: [1], of the row, as `choose` has them.
+          row, token, position: int64 [rows].
+          temperature and others: [rows], as `choose` has them.
 
         Returns:
           `position`, as given.

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,8 @@ def _expected(ids: list[int], most: int) -> list[int]:
 class Program:
     """Has the methods of `LanguageModel`; what a row holds is tokens instead of keys and values."""
 
-    def __init__(self, *, is_device: bool) -> None:
+    def __init__(self, *, is_device: bool, rows: int) -> None:
+        self.rows = rows  # that one call of prefill may read
         self.method_names = {"prefill", "start", "decode", "read", "copy"}
         if is_device:
             self.method_names |= {"greedy"}
@@ -45,11 +47,16 @@ class Program:
         self.recent = np.zeros((_ROWS, 16), np.int64)
         self.calls: list[str] = []
         self.read_tokens = 0  # by prefill
+        self.prefills: list[list[int]] = []  # tokens of the rows of each
         self.fails = False
         self._running = threading.Lock()
 
     def session(self) -> None:
         return None
+
+    def metadata(self, name: str) -> Any:
+        sizes = (self.rows, _CHUNK) if name == "prefill" else ()
+        return SimpleNamespace(input_tensor_meta=lambda index: SimpleNamespace(sizes=lambda: sizes))
 
     def load_method(self, name: str, **_: Any) -> Any:
         return _Method(self, name)
@@ -67,16 +74,19 @@ class Program:
 
     def _prefill(self, tokens: Any, position: Any, lengths: Any, row: Any) -> Iterator[Any]:
         assert 2 <= tokens.shape[1] <= _CHUNK
-        assert (tokens[0, lengths[0] :] == 0).all()
-        self.position[row[0]] = _LENGTH
-        begin, count = position[0], lengths[0]
-        self.held[row[0], begin : begin + count] = tokens[0, :count]
-        self.read_tokens += count
+        assert 1 <= len(tokens) == len(set(row.tolist())) <= self.rows
+        self.prefills.append(list(lengths))
+        for ids, begin, count, at in zip(tokens, position, lengths, row, strict=True):
+            assert (ids[count:] == 0).all()
+            self.position[at] = _LENGTH
+            self.held[at, begin : begin + count] = ids[:count]
+            self.read_tokens += count
         yield position + lengths
 
     def _start(self, row: Any, token: Any, position: Any, *settings: Any) -> Iterator[Any]:
-        assert len(settings) == len(_SETTINGS)
-        self.last[row[0]], self.position[row[0]] = token[0], position[0]
+        assert [len(value) for value in settings] == [len(row)] * len(_SETTINGS)
+        assert len(row) <= self.rows
+        self.last[row], self.position[row] = token, position
         yield position
 
     def _decode(self) -> Iterator[Any]:
@@ -109,8 +119,8 @@ class _Method:
             assert inputs[0].shape[1] in (16,)
 
 
-def _batch(*, is_device: bool = False) -> tuple[Program, Batch]:
-    program = Program(is_device=is_device)
+def _batch(*, is_device: bool = False, rows: int = _ROWS) -> tuple[Program, Batch]:
+    program = Program(is_device=is_device, rows=rows)
     return program, Batch(program, None, batch=_ROWS, length=_LENGTH, chunk=_CHUNK)
 
 
@@ -122,16 +132,17 @@ def _run(batch: Batch, ids: list[int], most: int) -> list[int]:
     text = _text(ids, most)
     assert batch.take(text)
     try:
-        batch.begin(text)
+        batch.begin([text])
         return list(iter(lambda: batch.next(text), None))  # type: ignore[arg-type]
     finally:
         batch.end(text)
 
 
 @pytest.mark.parametrize("is_device", [False, True])
-def test_texts_of_many_threads_are_as_alone(is_device: bool) -> None:
+@pytest.mark.parametrize("together", [1, _ROWS])
+def test_texts_of_many_threads_are_as_alone(is_device: bool, together: int) -> None:
     """With common beginnings, of any length, some cancelled."""
-    _, batch = _batch(is_device=is_device)
+    program, batch = _batch(is_device=is_device, rows=together)
     rows = threading.Semaphore(_ROWS)
     systems = [[random.Random(i).randrange(50) for _ in range(45)] for i in range(3)]
 
@@ -144,7 +155,7 @@ def test_texts_of_many_threads_are_as_alone(is_device: bool) -> None:
             text = _text(ids, most)
             assert batch.take(text)
             try:
-                batch.begin(text)
+                batch.begin([text])
                 found: list[int] = []
                 while len(found) != cancel and (token := batch.next(text)) is not None:
                     found.append(token)
@@ -154,6 +165,41 @@ def test_texts_of_many_threads_are_as_alone(is_device: bool) -> None:
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(work, range(120)))
+    assert (max(map(len, program.prefills)) > 1) == (together > 1)
+
+
+@pytest.mark.parametrize(
+    ("is_device", "rows", "expected"),
+    [
+        (True, _ROWS, [[16, 16, 12], [14, 16], [15]]),  # 12 are padded to 16
+        (True, 1, [[16], [14], [16], [16], [15], [12]]),
+        (False, _ROWS, [[16], [14], [16], [16], [15], [12]]),  # no more than a chunk
+    ],
+)
+def test_prompts_are_read_together(is_device: bool, rows: int, expected: list[list[int]]) -> None:
+    program, batch = _batch(is_device=is_device, rows=rows)
+    texts = [_text(list(range(k, k + count)), 4) for k, count in ((1, 31), (2, 48), (3, 13))]
+    for text in texts:
+        assert batch.take(text)
+    batch.begin(texts)
+    assert program.prefills == expected
+    for text in texts:
+        assert list(iter(lambda t=text: batch.next(t), None)) == _expected(text.ids, 4)
+        batch.end(text)
+
+
+def test_a_common_beginning_is_read_once() -> None:
+    program, batch = _batch(is_device=True)
+    system = list(range(45))
+    texts = [_text([*system, last, last], 4) for last in (1, 2, 3)]
+    for text in texts:
+        assert batch.take(text)
+    batch.begin(texts)
+    assert program.prefills == [[16], [16], [14, 14, 14]]
+    assert program.calls.count("start") == 2 + 1, "for all at the same time"
+    assert program.calls.count("copy") == 2
+    for text in texts:
+        assert list(iter(lambda t=text: batch.next(t), None)) == _expected(text.ids, 4)
 
 
 def test_a_step_is_for_all_texts() -> None:
@@ -161,7 +207,7 @@ def test_a_step_is_for_all_texts() -> None:
     texts = [_text([row + 1], 20) for row in range(_ROWS)]
     for text in texts:
         assert batch.take(text)
-        batch.begin(text)
+        batch.begin([text])
     assert not batch.take(_text([1], 1))
     for _ in range(5):
         for text in texts:
@@ -180,7 +226,7 @@ def test_what_a_row_holds_is_not_read_again() -> None:
     assert program.read_tokens == 41, "the last token of the answer, which was not read"
     running = _text([*system, 3], 8)
     assert batch.take(running)
-    batch.begin(running)
+    batch.begin([running])
     assert program.read_tokens == 41
     assert batch.next(running) == _expected([*system, 3], 1)[0]
     # The row is in use: it is copied.
@@ -196,7 +242,7 @@ def test_a_device_is_ahead_of_the_host() -> None:
     expected = _expected(ids, 70)
     text = _text(ids, 70)
     assert batch.take(text)
-    batch.begin(text)
+    batch.begin([text])
     assert batch.next(text) == expected[0]
     first = program.calls.index("read")
     assert program.calls[:first].count("greedy") == 1, "the first token comes soon"
@@ -221,7 +267,7 @@ def test_sampling_is_by_decode() -> None:
     settings = [np.ones(1, np.float32), *_SETTINGS[1:]]
     text = Text([1], 3, settings, [])
     assert batch.take(text)
-    batch.begin(text)
+    batch.begin([text])
     assert batch.next(text) is not None
     assert "greedy" not in program.calls
 
@@ -231,7 +277,7 @@ def test_a_step_that_fails_ends_all_texts() -> None:
     texts = [_text([i, 2, 3], 20) for i in (8, 9)]
     for text in texts:
         assert batch.take(text)
-        batch.begin(text)
+        batch.begin([text])
     assert batch.next(texts[0]) is not None
     batch.next(texts[1])
     program.fails = True
@@ -252,14 +298,14 @@ def test_a_long_prompt_takes_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     program, batch = _batch()
     running = _text(next([i] for i in range(100) if len(_expected([i], 70)) > 40), 70)
     assert batch.take(running)
-    batch.begin(running)
+    batch.begin([running])
     started = threading.Event()
 
     def begin() -> None:
         text = _text([1] * 70, 1)
         assert batch.take(text)
         started.set()
-        batch.begin(text)
+        batch.begin([text])
         batch.end(text)
 
     thread = threading.Thread(target=begin)

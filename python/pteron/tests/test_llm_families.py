@@ -23,18 +23,19 @@ def test_tokens_are_those_of_transformers(
     model = random_model(family)
     save(model, tmp_path)
     program = tmp_path / "model.pte"
-    pteron.llm.export(tmp_path, program, max_length=60, chunk=_CHUNK, options={"cpu.isa": "native"})
+    options = {"cpu.isa": "native"}
+    pteron.llm.export(tmp_path, program, max_length=60, chunk=_CHUNK, batch=2, options=options)
     generator = pteron.llm.Generator(program)
     kinds = set()
     for length in (1, 2, _CHUNK + 1, _CHUNK + 2, 2 * _CHUNK + 3):
-        prompt = torch.randint(2, model.config.vocab_size, (1, length))
+        prompts = torch.randint(2, model.config.vocab_size, (2, length))
         with torch.no_grad():  # without a cache: all that a token may attend to, at each step
             expected = model.generate(
-                prompt, max_new_tokens=_NEW, do_sample=False, use_cache=False
-            )[0, length:]
-        (ids,) = prompt.tolist()
-        found = [token for (token,) in generator.tokens([ids], max_new_tokens=_NEW)]
-        assert found == expected.tolist(), f"after {length} tokens"
+                prompts, max_new_tokens=_NEW, do_sample=False, use_cache=False
+            )[:, length:]
+        steps = list(generator.tokens(prompts.tolist(), max_new_tokens=_NEW))
+        for row, tokens in zip(expected.tolist(), zip(*steps, strict=True), strict=True):
+            assert list(tokens) == row, f"after {length} tokens"
+            kinds |= set(row)
         assert length + _NEW > 2 * WINDOW
-        kinds |= set(found)
     assert len(kinds) > 5, "the model says always the same"
