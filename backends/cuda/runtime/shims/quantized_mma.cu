@@ -1,8 +1,10 @@
 // GEMM with a quantized weight, on tensor cores. decisions/2026-11-26-quantized-weights.md
 //
 // Few rows: the packed weight is streamed through shared memory once and dequantized in registers.
-// A row of x is one of eight columns of mma.m16n8k16, a column of the weight one of its rows.
+// A row of x is one of eight columns of mma.m16n8k16, a column of the weight one of its rows. From
+// nine rows on most of what is read is x: a block reads it once for several strips of the weight.
 // Many rows: the weight is dequantized to memory, for cuBLAS.
+#include <cooperative_groups.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -26,7 +28,17 @@ using aoti::QuantizedFormat;
 
 constexpr int kWarp = 32;
 constexpr int kMaxWarps = 16;
-constexpr int kStages = 4;  // chunks of a warp in shared memory
+// Blocks of a cluster, which halve a depth. Of clusters of four the GPU has room for too few.
+template <int kStrips>
+constexpr int kDepth = kStrips == 2 ? 2 : 1;
+#if __CUDA_ARCH__ >= 900
+#define PTERON_CLUSTER(strips) __cluster_dims__(1, 1, kDepth<strips>)
+#else
+#define PTERON_CLUSTER(strips)
+#endif
+// Chunks of each strip of a warp in shared memory.
+template <int kStrips>
+constexpr int kStages = kStrips > 2 ? 2 : 4;
 // Warps that the GPU has room for, about: 32 for each SM.
 constexpr int64_t kMostWarps = 4096;
 constexpr int kChunkShift = 6;
@@ -72,10 +84,10 @@ struct Pair<__nv_bfloat16> {
   static __device__ uint32_t int4(uint32_t word) {  // 128 + value, less 136
     return bits(__hsub2(two(nibbles(word, 0x43004300u)), two(0x43084308u)));
   }
-  static __device__ uint32_t int8(uint32_t word, int i) {  // 2^23 + value, less 2^23 + 128
-    const float low = __uint_as_float(__byte_perm(word, 0x4b000000u, i ? 0x7441 : 0x7440));
-    const float high = __uint_as_float(__byte_perm(word, 0x4b000000u, i ? 0x7443 : 0x7442));
-    return pair_of<__nv_bfloat16>(low - 8388736.f, high - 8388736.f);
+  static __device__ uint32_t int8(uint32_t word, int i) {  // 128 + 7 bits, less 128 or 256
+    const uint32_t pair = i ? word >> 8 : word;
+    return bits(
+        __hsub2(two((pair & 0x007f007fu) | 0x43004300u), two((~pair & 0x00800080u) | 0x43004300u)));
   }
   static __device__ uint32_t float8(uint32_t word, int i) {  // times 2^120
     return bits(__hmul2(two(float8_bits<4>(word, i)), two(0x7b807b80u)));
@@ -124,6 +136,7 @@ struct Operands {
   T* out;
   int64_t m, n, k;
   int group_shift;  // row >> group_shift is its group
+  int major;        // of the compute capability
 };
 
 // Writes 16 bytes to shared memory, later: groups of these are waited for in their order, which
@@ -145,49 +158,62 @@ struct Chunk {
   alignas(16) float zeros[kZeroPoints ? kScales : 1][kZeroPoints ? kMmaStrip : 4];
 };
 
-// A block computes the columns of a strip for 8 * kTiles rows of x. Its warps share the chunks of
-// the strip, and their sums are added last, in a fixed order.
-template <typename T, QuantizedFormat kFormat, int kTiles, int kScales, bool kZeroPoints>
-__global__ void __launch_bounds__(kMaxWarps* kWarp, kTiles == 1 ? 2 : 1)
+// A block computes the columns of kStrips strips for 8 * kTiles rows of x. The warps of a cluster,
+// the blocks of the same x and y, share the chunks of the strips, and their sums are added last, in
+// a fixed order.
+template <typename T, QuantizedFormat kFormat, int kTiles, int kStrips, int kScales,
+          bool kZeroPoints>
+__global__ void PTERON_CLUSTER(kStrips) __launch_bounds__(kMaxWarps* kWarp, kTiles == 1 ? 2 : 1)
     few_rows_kernel(__grid_constant__ const Operands<T> p) {
   extern __shared__ uint4 memory[];
-  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, warps = blockDim.x / kWarp;
+  const int lane = threadIdx.x % kWarp, in_block = threadIdx.x / kWarp;
+  const int block_warps = blockDim.x / kWarp, warps = kDepth<kStrips> * block_warps;
+  const int warp = blockIdx.z * block_warps + in_block;
   const int g = lane / 4, t = lane % 4;
   const int chunks = static_cast<int>(p.k / kMmaChunk);
   const int64_t first = static_cast<int64_t>(blockIdx.y) * (8 * kTiles);
   const int rows = static_cast<int>(min(p.m - first, static_cast<int64_t>(8 * kTiles)));
-  const unsigned columns = gridDim.x * kMmaStrip, column = blockIdx.x * kMmaStrip;
+  const unsigned strips = (p.n + kMmaStrip - 1) / kMmaStrip, columns = strips * kMmaStrip;
+  const unsigned strip = blockIdx.x * kStrips, column = strip * kMmaStrip;
+  // Strips past the last repeat it; what they compute is not written.
+  const auto own = [&](unsigned s) { return kStrips == 1 ? s : min(s, strips - strip - 1); };
   constexpr int kPackedChunk = kVectors<kFormat> * kWarp;
-  using Stage = Chunk<T, kFormat, kScales, kZeroPoints>;
-  auto* stages = reinterpret_cast<Stage*>(memory) + warp * kStages;
+  constexpr bool kScalesFirst = kScales && kTiles > 2;  // fewer products than for sums
+  using Stage = Chunk<T, kFormat, kScales, kZeroPoints>[kStrips];
+  auto* stages = reinterpret_cast<Stage*>(memory) + in_block * kStages<kStrips>;
 
   // What this thread copies of the warp's next chunk: from chunk `warp` on in steps of `warps`.
   const uint4* weight =
-      p.weight + (static_cast<int64_t>(blockIdx.x) * chunks + warp) * kPackedChunk + lane;
+      p.weight + (static_cast<int64_t>(strip) * chunks + warp) * kPackedChunk + lane;
   const T* scales = p.scales + column + lane % 2 * 8;
   const float* zeros = p.zero_points + column + lane % 4 * 4;
   const auto load = [&](int c, Stage& to) {
     const bool is_chunk = c < chunks;
-#pragma unroll
-    for (int v = 0; v < kVectors<kFormat>; ++v) {
-      copy_async(is_chunk, &to.weight[v][lane], weight + v * kWarp);
-    }
-    weight += warps * kPackedChunk;
     const auto before = [&](int of) -> uint64_t {  // elements before a group of the chunk
       const unsigned group = kScales == 2 ? 2 * c + of : c >> (p.group_shift - kChunkShift);
       return static_cast<uint64_t>(group) * columns;
     };
-    if constexpr (kScales > 0) {
-      copy_async(is_chunk && lane < 2 * kScales, to.scales[0] + lane * 8,
-                 scales + before(lane / 2));
+#pragma unroll
+    for (int s = 0; s < kStrips; ++s) {
+#pragma unroll
+      for (int v = 0; v < kVectors<kFormat>; ++v) {
+        const int64_t at = static_cast<int64_t>(own(s)) * chunks * kPackedChunk + v * kWarp;
+        copy_async(is_chunk, &to[s].weight[v][lane], weight + at);
+      }
+      if constexpr (kScales > 0) {
+        copy_async(is_chunk && lane < 2 * kScales, to[s].scales[0] + lane * 8,
+                   scales + before(lane / 2) + own(s) * kMmaStrip);
+      }
+      if constexpr (kZeroPoints) {
+        copy_async(is_chunk && lane < 4 * kScales, to[s].zeros[0] + lane * 4,
+                   zeros + before(lane / 4) + own(s) * kMmaStrip);
+      }
     }
-    if constexpr (kZeroPoints) {
-      copy_async(is_chunk && lane < 4 * kScales, to.zeros[0] + lane * 4, zeros + before(lane / 4));
-    }
+    weight += warps * kPackedChunk;
     asm volatile("cp.async.commit_group;");
   };
 #pragma unroll
-  for (int i = 0; i < kStages - 1; ++i) load(warp + i * warps, stages[i]);
+  for (int i = 0; i < kStages<kStrips> - 1; ++i) load(warp + i * warps, stages[i]);
   wait_for_kernels_before();  // what was copied before is constant, as the pass over GEMMs makes it
 
   // Rows past the last repeat it; what they compute is not written.
@@ -197,10 +223,10 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp, kTiles == 1 ? 2 : 1)
     const int64_t row = first + min(8 * tile + g, rows - 1);
     x[tile] = reinterpret_cast<const uint2*>(p.x + row * p.k) + t;
   }
-  float sums[kTiles][4] = {};
-  for (int begin = warp; begin < chunks; begin += kStages * warps) {
+  float sums[kStrips][kTiles][4] = {};
+  for (int begin = warp; begin < chunks; begin += kStages<kStrips> * warps) {
 #pragma unroll
-    for (int i = 0; i < kStages; ++i) {
+    for (int i = 0; i < kStages<kStrips>; ++i) {
       const int c = begin + i * warps;
       if (c >= chunks) break;
       uint2 b[kTiles][4];
@@ -209,36 +235,50 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp, kTiles == 1 ? 2 : 1)
 #pragma unroll
         for (int q = 0; q < 4; ++q) b[tile][q] = x[tile][c * (kMmaChunk / 4) + 4 * q];
       }
-      asm volatile("cp.async.wait_group %0;" ::"n"(kStages - 2) : "memory");
+      asm volatile("cp.async.wait_group %0;" ::"n"(kStages<kStrips> - 2) : "memory");
       __syncwarp();
-      load(c + (kStages - 1) * warps, stages[(i + kStages - 1) % kStages]);
-      const auto& chunk = stages[i];
-      uint4 packed[kVectors<kFormat>];
+      load(c + (kStages<kStrips> - 1) * warps,
+           stages[(i + kStages<kStrips> - 1) % kStages<kStrips>]);
 #pragma unroll
-      for (int v = 0; v < kVectors<kFormat>; ++v) packed[v] = chunk.weight[v][lane];
-      float part[kTiles][4] = {}, totals[kTiles][4] = {};  // totals: sums of x, for zero points
+      for (int s = 0; s < kStrips; ++s) {
+        const auto& chunk = stages[i][s];
+        uint4 packed[kVectors<kFormat>];
 #pragma unroll
-      for (int q = 0; q < 4; ++q) {
-        uint32_t a[4];
-        operand_of<T, kFormat>(packed, q, a);
+        for (int v = 0; v < kVectors<kFormat>; ++v) packed[v] = chunk.weight[v][lane];
+        float part[kTiles][4] = {}, totals[kTiles][4] = {};  // totals: sums of x, for zero points
 #pragma unroll
-        for (int tile = 0; tile < kTiles; ++tile) {
-          mma<T>(kScales ? part[tile] : sums[tile], a, b[tile][q]);
-          if constexpr (kZeroPoints) {
-            constexpr uint32_t kOnes = Pair<T>::kOnes;
-            const uint32_t ones[4] = {kOnes, kOnes, kOnes, kOnes};
-            mma<T>(totals[tile], ones, b[tile][q]);
+        for (int q = 0; q < 4; ++q) {
+          const int of = q * kScales / 4;
+          uint32_t a[4];
+          operand_of<T, kFormat>(packed, q, a);
+          if constexpr (kScalesFirst) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+              const T scale = chunk.scales[of][g + i % 2 * 8];
+              a[i] = bits(__hmul2(Pair<T>::two(a[i]), {scale, scale}));
+            }
           }
-        }
-        if (q != 3 && (kScales != 2 || q != 1)) continue;
 #pragma unroll
-        for (int tile = 0; tile < kTiles; ++tile) {
+          for (int tile = 0; tile < kTiles; ++tile) {
+            mma<T>(kScales && !kScalesFirst ? part[tile] : sums[s][tile], a, b[tile][q]);
+            if constexpr (kZeroPoints) {
+              constexpr uint32_t kOnes = Pair<T>::kOnes;
+              const uint32_t ones[4] = {kOnes, kOnes, kOnes, kOnes};
+              mma<T>(totals[tile], ones, b[tile][q]);
+            }
+          }
+          if (q != 3 && (kScales != 2 || q != 1)) continue;
 #pragma unroll
-          for (int j = 0; kScales && j < 4; ++j) {
-            const int s = q * kScales / 4, at = g + j / 2 * 8;
-            sums[tile][j] += part[tile][j] * static_cast<float>(chunk.scales[s][at]);
-            if constexpr (kZeroPoints) sums[tile][j] += totals[tile][j] * chunk.zeros[s][at];
-            part[tile][j] = totals[tile][j] = 0;
+          for (int tile = 0; tile < kTiles; ++tile) {
+#pragma unroll
+            for (int j = 0; kScales && j < 4; ++j) {
+              const int at = g + j / 2 * 8;
+              if constexpr (!kScalesFirst) {
+                sums[s][tile][j] += part[tile][j] * static_cast<float>(chunk.scales[of][at]);
+              }
+              if constexpr (kZeroPoints) sums[s][tile][j] += totals[tile][j] * chunk.zeros[of][at];
+              part[tile][j] = totals[tile][j] = 0;
+            }
           }
         }
       }
@@ -247,23 +287,44 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp, kTiles == 1 ? 2 : 1)
   asm volatile("cp.async.wait_all;");
   __syncthreads();
 
-  auto* shared = reinterpret_cast<float*>(memory);  // [warps][kTiles * 4][kWarp]
-  constexpr int kSums = kTiles * 4 * kWarp;
+  auto* shared = reinterpret_cast<float*>(memory);  // [block_warps][kStrips * kTiles * 4][kWarp]
+  constexpr int kSums = kStrips * kTiles * 4 * kWarp;
 #pragma unroll
-  for (int i = 0; i < kTiles * 4; ++i) {
-    shared[warp * kSums + i * kWarp + lane] = sums[i / 4][i % 4];
+  for (int i = 0; i < kSums / kWarp; ++i) {
+    shared[in_block * kSums + i * kWarp + lane] = sums[i / 4 / kTiles][i / 4 % kTiles][i % 4];
   }
   __syncthreads();
-  for (int at = threadIdx.x; at < kSums; at += blockDim.x) {
+  const auto write = [&](int at, float sum) {
     const int i = at / kWarp, l = at % kWarp;
-    float sum = 0;
-    for (int w = 0; w < warps; ++w) sum += shared[w * kSums + at];
-    const int64_t row = first + i / 4 * 8 + l % 4 * 2 + i % 2;
-    const int64_t j = column + l / 4 + i % 4 / 2 * 8;
-    if (row >= p.m || j >= p.n) continue;
+    const int64_t row = first + i / 4 % kTiles * 8 + l % 4 * 2 + i % 2;
+    const int64_t j = column + i / 4 / kTiles * kMmaStrip + l / 4 + i % 4 / 2 * 8;
+    if (row >= p.m || j >= p.n) return;
     if (!kScales) sum *= static_cast<float>(p.scales[j]);
     p.out[row * p.n + j] = static_cast<T>(sum);
+  };
+  for (int at = threadIdx.x; at < kSums; at += blockDim.x) {
+    float sum = 0;
+    for (int w = 0; w < block_warps; ++w) sum += shared[w * kSums + at];
+    if constexpr (kDepth<kStrips> == 1) {
+      write(at, sum);
+    } else {
+      shared[at] = sum;
+    }
   }
+#if __CUDA_ARCH__ >= 900
+  if constexpr (kDepth<kStrips> > 1) {
+    const auto cluster = cooperative_groups::this_cluster();
+    cluster.sync();
+    const int begin = blockIdx.z * blockDim.x + threadIdx.x;
+    for (int at = begin; at < kSums; at += kDepth<kStrips> * blockDim.x) {
+      float sum = 0;
+#pragma unroll
+      for (int z = 0; z < kDepth<kStrips>; ++z) sum += cluster.map_shared_rank(shared, z)[at];
+      write(at, sum);
+    }
+    cluster.sync();  // no block ends while others read its memory
+  }
+#endif
 }
 
 // The weight as [n, k]; a warp dequantizes a chunk.
@@ -299,16 +360,20 @@ __global__ void dequantize_kernel(__grid_constant__ const Operands<T> p, T* out)
   }
 }
 
-template <typename T, QuantizedFormat kFormat, int kTiles, int kScales, bool kZeroPoints>
+template <typename T, QuantizedFormat kFormat, int kTiles, int kStrips, int kScales,
+          bool kZeroPoints>
 Error few_rows(const Operands<T>& p, cudaStream_t stream) {
-  constexpr auto kKernel = few_rows_kernel<T, kFormat, kTiles, kScales, kZeroPoints>;
-  const dim3 grid(static_cast<unsigned>((p.n + kMmaStrip - 1) / kMmaStrip),
-                  static_cast<unsigned>((p.m + 8 * kTiles - 1) / (8 * kTiles)));
-  const int64_t blocks = static_cast<int64_t>(grid.x) * grid.y;
+  constexpr auto kKernel = few_rows_kernel<T, kFormat, kTiles, kStrips, kScales, kZeroPoints>;
+  constexpr int kColumns = kStrips * kMmaStrip, kMost = kStrips > 2 ? kMaxWarps / 2 : kMaxWarps;
+  const dim3 grid(static_cast<unsigned>((p.n + kColumns - 1) / kColumns),
+                  static_cast<unsigned>((p.m + 8 * kTiles - 1) / (8 * kTiles)), kDepth<kStrips>);
+  const int64_t blocks = static_cast<int64_t>(grid.x) * grid.y * grid.z;
+  const int64_t chunks = (p.k / kMmaChunk + grid.z - 1) / grid.z;
   const auto warps = static_cast<int>(
-      std::clamp<int64_t>(kMostWarps / blocks, 1, std::min<int64_t>(kMaxWarps, p.k / kMmaChunk)));
-  constexpr int kNbytes = std::max<int>(kStages * sizeof(Chunk<T, kFormat, kScales, kZeroPoints>),
-                                        kTiles * 4 * kWarp * sizeof(float));  // of a warp
+      std::clamp<int64_t>(kMostWarps / blocks, 1, std::min<int64_t>(kMost, chunks)));
+  constexpr int kNbytes =
+      std::max<int>(kStages<kStrips> * kStrips * sizeof(Chunk<T, kFormat, kScales, kZeroPoints>),
+                    kStrips * kTiles * 4 * kWarp * sizeof(float));  // of a warp
   if (warps * kNbytes > (48 << 10)) {
     PTERON_CUDA_RETURN_IF_ERROR(
         cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize, warps * kNbytes),
@@ -320,8 +385,12 @@ Error few_rows(const Operands<T>& p, cudaStream_t stream) {
 
 template <typename T, QuantizedFormat kFormat, int kScales, bool kZeroPoints>
 Error few_rows(const Operands<T>& p, cudaStream_t stream) {
-  return p.m <= 8 ? few_rows<T, kFormat, 1, kScales, kZeroPoints>(p, stream)
-                  : few_rows<T, kFormat, 2, kScales, kZeroPoints>(p, stream);
+  if (p.m <= 8) return few_rows<T, kFormat, 1, 1, kScales, kZeroPoints>(p, stream);
+  if (p.major < 9 || p.m <= 16 || p.n <= 64 * kMmaStrip) {
+    return few_rows<T, kFormat, 2, 1, kScales, kZeroPoints>(p, stream);
+  }
+  return p.n < 384 * kMmaStrip ? few_rows<T, kFormat, 4, 2, kScales, kZeroPoints>(p, stream)
+                               : few_rows<T, kFormat, 4, 4, kScales, kZeroPoints>(p, stream);
 }
 
 // Also with groups of which a chunk has several.
@@ -374,6 +443,10 @@ Error launch(const aoti::QuantizedMmaCall& call, const DeviceScope& scope) {
   if (call.group_size < call.x.size(1)) {
     for (group_shift = 5; (int64_t{1} << group_shift) < call.group_size;) ++group_shift;
   }
+  int major = 0;
+  PTERON_CUDA_RETURN_IF_ERROR(
+      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, scope.device()),
+      "asking for the compute capability");
   const Operands<T> p{call.x.data_as<const T>(),
                       static_cast<const uint4*>(call.weight.data()),
                       call.scales.data_as<const T>(),
@@ -382,11 +455,8 @@ Error launch(const aoti::QuantizedMmaCall& call, const DeviceScope& scope) {
                       call.out.size(0),
                       call.out.size(1),
                       call.x.size(1),
-                      group_shift};
-  int major = 0;
-  PTERON_CUDA_RETURN_IF_ERROR(
-      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, scope.device()),
-      "asking for the compute capability");
+                      group_shift,
+                      major};
   // These shapes of mma are of sm_80.
   const bool few =
       p.m < kManyRows && major >= 8 && reinterpret_cast<uintptr_t>(p.x) % sizeof(uint2) == 0;

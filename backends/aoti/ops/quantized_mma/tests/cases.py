@@ -11,6 +11,8 @@ from pteron.backends.aoti.ops.tests.case import *
 #: Rows of x; of the weight; columns. Few and many rows, parts of strips, few and many chunks.
 _SIZES = [(1, 64, 16), (3, 128, 41), (8, 2048, 48), (9, 192, 130), (16, 256, 16), (33, 320, 20)]
 _SIZES += [(60, 128, 40), (2, 64, 1), (0, 64, 16)]
+#: Of which a GPU computes several strips together, the last ones in part; large files.
+_WIDE = {"int4": [(33, 192, 1030), (17, 64, 6150)], "int8": [(17, 192, 1030)], "float8": []}
 
 
 def weight(kind: str, rows: int, columns: int) -> torch.Tensor:
@@ -27,7 +29,7 @@ def parameters(groups: int, columns: int, dtype: torch.dtype, seed: int) -> torc
 def cases() -> Iterator[Json]:
     for dtype in (torch.bfloat16, torch.float16):
         for kind in ("int4", "int8", "float8"):
-            for m, k, n in _SIZES:
+            for m, k, n in _SIZES + _WIDE[kind] * (dtype is torch.bfloat16):
                 x, packed = numbers(m, k, dtype=dtype, seed=3) / 4, pack(weight(kind, k, n))
                 sizes = (
                     [k] if kind == "float8" else [k, *(g for g in (32, 64) if k % g == 0 and g < k)]
