@@ -7,7 +7,7 @@ import dis
 import itertools
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any
 
@@ -97,7 +97,10 @@ class FixedBuffers(TorchFunctionMode):
         signature = program.run_decompositions({}).graph_signature
         changed = sorted(self.read.keys() & signature.buffers_to_mutate.values())
         if changed:
-            raise ValueError(f"forward() changes {', '.join(changed)}, which Python reads in it")
+            raise ValueError(
+                f"forward() changes {', '.join(changed)}, which Python reads in it: data-dependent"
+                " control flow"
+            )
 
 
 def _caller() -> FrameType | None:
@@ -117,18 +120,35 @@ def _passing(frame: FrameType) -> bool | None:
     if jump is None or not jump.opname.endswith(("TRUE", "FALSE")):
         return None
     jumps_if = jump.opname.endswith("TRUE")
-    if _raises((step for step in code if step.offset > jump.offset), jump.argval):
+    if _raises(code, jump.offset + 1, _rest(code, jump.argval)):
         return jumps_if
-    if _raises((step for step in code if step.offset >= jump.argval), None):
+    if _raises(code, jump.argval, None):
         return not jumps_if
     return None
 
 
-def _raises(steps: Iterable[dis.Instruction], passing: int | None) -> bool:
+def _rest(code: Sequence[dis.Instruction], offset: int) -> tuple[int | str, ...]:
+    """What runs from an offset on, if it is a return alone, of which Python makes several; else the
+    offset."""
+    rest = [step for step in code if step.offset >= offset][:2]
+    if rest[0].opname.startswith("RETURN"):
+        rest = rest[:1]
+    if not rest[0].opname.startswith(("LOAD", "RETURN")) or "RETURN" not in rest[-1].opname:
+        return (offset,)
+    return tuple(f"{step.opname} {step.argrepr}" for step in rest)
+
+
+def _raises(
+    code: Sequence[dis.Instruction], begin: int, passing: tuple[int | str, ...] | None
+) -> bool:
     """Whether instructions end in an error, but for jumps to where the condition passes."""
-    for step in steps:
+    for step in code:
+        if step.offset < begin:
+            continue
         if step.opname == "RAISE_VARARGS":
             return True
-        if step.opname.startswith("RETURN") or ("JUMP" in step.opname and step.argval != passing):
+        if step.opname.startswith("RETURN"):
+            return False
+        if "JUMP" in step.opname and _rest(code, step.argval) != passing:
             return False
     return False

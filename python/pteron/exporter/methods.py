@@ -421,6 +421,8 @@ def _eager(
 def _module_of(name: str, parts: tuple[Any, ...]) -> tuple[torch.nn.Module, Callable[..., Any]]:
     """A module and the name of one of its methods."""
     target: Any = parts[0] if parts else None
+    if isinstance(target, torch.nn.parallel.DistributedDataParallel):
+        target = target.module
     module = getattr(target, "__self__", target)
     if not isinstance(module, torch.nn.Module) or len(parts) > 3:
         hint = _instead_of(target)

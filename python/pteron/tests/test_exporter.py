@@ -537,6 +537,17 @@ def test_the_error_that_decides_is_shown():
     assert "with strict=True: Unsupported: Data-dependent branching" in str(error.value)
 
 
+def test_of_a_data_parallel_module_the_module_is_exported():
+    torch.distributed.init_process_group(
+        "gloo", store=torch.distributed.HashStore(), rank=0, world_size=1
+    )
+    try:
+        model = nn.parallel.DistributedDataParallel(nn.Linear(3, 3))
+        assert "weight" in export_methods(model, (X,))[0]["forward"].state_dict
+    finally:
+        torch.distributed.destroy_process_group()
+
+
 def test_a_generator_is_noted():
     generator = torch.Generator()
 

@@ -79,6 +79,10 @@ def test_what_inputs_decide_is_not_fixed(tmp_path: Path) -> None:
         pteron.export(Decides().eval(), (X,), tmp_path / "model.pte")
 
 
+def check_sizes(x: torch.Tensor) -> None:
+    assert (x > -99).all() or (x < 99).all(), "neither small {} nor large".format(x.shape)
+
+
 class Checks(nn.Module):
     def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         assert (x > -100).all(), "too small"
@@ -87,6 +91,7 @@ class Checks(nn.Module):
             raise ValueError(found)
         assert mask.all() or not mask.any()
         assert not (x > 500).any() and x.min() < 500
+        check_sizes(x)
         return x + 1
 
 
@@ -94,7 +99,7 @@ def test_checks_of_values_pass(tmp_path: Path) -> None:
     path = tmp_path / "model.pte"
     report = pteron.export(Checks().eval(), (X, X > 0), path)
     (note,) = (note for note in report.notes if "checks values in Python" in note)
-    assert note.count("test_fixed_buffers.py:") == 4
+    assert note.count("test_fixed_buffers.py:") == 5
     method = pteron.Runtime.get().load_program(path).load_method("forward")
     torch.testing.assert_close(torch.as_tensor(method(-X, X > 2)), 1 - X)
 
