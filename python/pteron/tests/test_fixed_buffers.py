@@ -80,7 +80,7 @@ def test_what_inputs_decide_is_not_fixed(tmp_path: Path) -> None:
 
 
 def check_sizes(x: torch.Tensor) -> None:
-    assert (x > -99).all() or (x < 99).all(), "neither small {} nor large".format(x.shape)
+    assert (x > -99).all() or (x < 99).all(), f"neither small {x.shape} nor large"
 
 
 class Checks(nn.Module):
