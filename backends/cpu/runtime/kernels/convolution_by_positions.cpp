@@ -51,14 +51,13 @@ class Convolution {
         blocks_(divided_up(out_group_, kernels.most_rows[kMostTileVectors])),
         width_(strip_width(s)),
         most_rows_(most_rows(s, width_)),
-        row_offsets_(depth_),
-        column_offsets_(depth_) {
+        terms_(depth_) {
     const ImageStrides& w = t.weight_strides;
     inside_ = w.channel < w.x;
     const int64_t terms = terms_of_plane();
     for (int64_t kz = 0; kz < s.kernel[0]; ++kz) {
       for_each_term(s, inside_, [&](int64_t k, int64_t channel, int64_t ky, int64_t kx) {
-        row_offsets_[kz * terms + k] =
+        terms_.rows[kz * terms + k] =
             static_cast<int32_t>(channel * w.channel + kz * w.z + ky * w.y + kx * w.x);
       });
     }
@@ -227,13 +226,11 @@ class Convolution {
     const int64_t rows = g * out_group_ + part_begin(out_group_, blocks_, block + 1) - first;
     const ImageStrides& to = t_.out_strides;
     ConvolutionTile tile;
-    tile.rows = t_.weight + first * t_.weight_strides.outer;
-    tile.row_stride = t_.weight_strides.outer;
     const Inside kz(s_, 0, z);
-    tile.row_offsets = row_offsets_.data() + kz.first * terms_of_plane();
+    tile.rows = t_.weight + first * t_.weight_strides.outer + kz.first * t_.weight_strides.z;
+    tile.row_stride = t_.weight_strides.outer;
     tile.columns = planes;
-    tile.column_offsets = column_offsets_.data();
-    tile.depth = (kz.last - kz.first) * terms_of_plane();
+    terms_.set(0, (kz.last - kz.first) * terms_of_plane(), tile);
     tile.row_bias = t_.bias ? t_.bias + first : nullptr;
     tile.column_bias = nullptr;
     tile.out = t_.out + n * to.outer + first * to.channel + z * to.z + (y * s_.out[2] + x) * to.x;
@@ -254,10 +251,11 @@ class Convolution {
     const int64_t terms = terms_of_plane();
     for (int64_t kz = 0; kz < s_.kernel[0]; ++kz) {
       for_each_term(s_, inside_, [&](int64_t k, int64_t channel, int64_t ky, int64_t kx) {
-        column_offsets_[kz * terms + k] = static_cast<int32_t>(
+        terms_.columns[kz * terms + k] = static_cast<int32_t>(
             (kz * dilation * in_group_ + channel) * strip.channel_size() + strip.offset(ky, kx));
       });
     }
+    terms_.find_runs(terms);
   }
 
   int64_t plane_of(int64_t z, int64_t kz) const {
@@ -278,7 +276,7 @@ class Convolution {
   const int64_t width_;      // of strips
   const int64_t most_rows_;  // of strips
   bool inside_;              // input channels are innermost in the weights
-  Scratch<int32_t> row_offsets_, column_offsets_;
+  Terms terms_;
 };
 
 }  // namespace

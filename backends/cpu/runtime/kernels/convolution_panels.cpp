@@ -54,8 +54,7 @@ class Convolution {
         units_(divided_up(vectors_, unit_)),
         padded_(is_padded()),
         width_(width_of_piece()),
-        row_offsets_(depth_),
-        column_offsets_(depth_) {
+        terms_(depth_) {
     // Rows of the tile are positions; their distance and what is between rows of the image:
     if (padded_) {
       pixel_ = s_.in_channels;
@@ -66,10 +65,11 @@ class Convolution {
     }
     column_ = lanewise_ ? panels_ * t.weight.width : t.weight.width;
     for_each_term(s_, true, [&](int64_t k, int64_t channel, int64_t ky, int64_t kx) {
-      row_offsets_[k] = static_cast<int32_t>(ky * s_.dilation[1] * line_ +
-                                             kx * s_.dilation[2] * pixel_ + channel);
-      column_offsets_[k] = static_cast<int32_t>(k * column_);
+      terms_.rows[k] = static_cast<int32_t>(ky * s_.dilation[1] * line_ +
+                                            kx * s_.dilation[2] * pixel_ + channel);
+      terms_.columns[k] = static_cast<int32_t>(k * column_);
     });
+    terms_.find_runs(depth_ / s_.kernel[1]);
   }
 
   void run() {
@@ -263,9 +263,7 @@ class Convolution {
         // Kernel rows outside the image contribute nothing.
         const Inside ky(s_, 1, piece.y + y);
         const int64_t terms = depth_ / s_.kernel[1];  // of one row of the kernel
-        tile.row_offsets = row_offsets_.data() + ky.first * terms;
-        tile.column_offsets = column_offsets_.data() + ky.first * terms;
-        tile.depth = (ky.last - ky.first) * terms;
+        terms_.set(ky.first * terms, (ky.last - ky.first) * terms, tile);
         tile.rows = in + y * s_.stride[1] * line_ + x * tile.row_stride;
         tile.out = piece.out + (y * s_.out[2] + x) * t_.out_strides.x;
         tile.residual = piece.residual
@@ -292,7 +290,7 @@ class Convolution {
   const int64_t width_;  // of pieces
   int64_t pixel_, line_;
   int64_t column_;  // stride between the weights of consecutive terms
-  Scratch<int32_t> row_offsets_, column_offsets_;
+  Terms terms_;
 };
 
 }  // namespace

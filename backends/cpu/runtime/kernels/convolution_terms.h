@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 
 #include "pteron/backends/cpu/runtime/kernels/convolution_direct.h"
+#include "pteron/backends/cpu/runtime/kernels/scratch.h"
 
 namespace pteron::cpu {
 
@@ -26,6 +28,38 @@ void for_each_term(const ConvolutionShape& s, bool channels_inside, const Term& 
     }
   }
 }
+
+// Where the terms of a sum are, as a ConvolutionTile has them.
+struct Terms {
+  explicit Terms(int64_t depth) : rows(depth), columns(depth), depth_(depth) {}
+
+  // To be called when all are set. Sums may begin and end at each multiple of `part` terms.
+  void find_runs(int64_t part) {
+    if (depth_ < 2) return;
+    row_step_ = rows.data()[1] - rows.data()[0];
+    column_step_ = columns.data()[1] - columns.data()[0];
+    run_ = part;
+    for (int64_t k = 1; k < depth_; ++k) {
+      const bool goes_on = rows.data()[k] - rows.data()[k - 1] == row_step_ &&
+                           columns.data()[k] - columns.data()[k - 1] == column_step_;
+      if (!goes_on) run_ = std::gcd(run_, k);
+    }
+  }
+  // Of terms [first, first + count).
+  void set(int64_t first, int64_t count, ConvolutionTile& tile) const {
+    tile.row_offsets = rows.data() + first;
+    tile.column_offsets = columns.data() + first;
+    tile.depth = count;
+    tile.run = run_;
+    tile.row_step = row_step_;
+    tile.column_step = column_step_;
+  }
+
+  Scratch<int32_t> rows, columns;
+
+ private:
+  int64_t depth_, run_ = 1, row_step_ = 0, column_step_ = 0;
+};
 
 // Kernel positions along dimension `d` that an output at `position` reads inside the image:
 // [first, last).

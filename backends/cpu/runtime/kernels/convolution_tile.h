@@ -24,19 +24,23 @@ struct TileVector {
 // The sum of row r, vector v, lane l,
 //
 //   bias + sum over k < depth of
-//     rows[r * row_stride + row_offsets[k]] * columns[vectors[v].from + l + column_offsets[k]],
+//     rows[r * row_stride + row_at(k)] * columns[vectors[v].from + l + column_at(k)],
 //
-// (or, of a lanewise kernel, with rows[r * row_stride + row_offsets[k] + v * lanes + l] as first
+// (or, of a lanewise kernel, with rows[r * row_stride + row_at(k) + v * lanes + l] as first
 // operand), plus the residual, clamped to [`least`, `most`], is stored to out[r * out_row_stride +
-// vectors[v].to + i * out_lane_stride] where l is lanes[i]. Columns are read for all lanes. NaN
-// propagates. All offsets are in floats.
+// vectors[v].to + i * out_lane_stride] where l is lanes[i]. Terms are in runs of `run`; row_at(k + j)
+// is row_offsets[k] + j * row_step and column_at(k + j) is column_offsets[k] + j * column_step, where
+// k is the first of a run. Columns are read for all lanes. NaN propagates. All offsets are in floats.
 struct ConvolutionTile {
   const float* rows;
   int64_t row_stride;
-  const int32_t* row_offsets;
   const float* columns;
+  int64_t depth;  // a multiple of `run`
+  int64_t run;
+  int64_t row_step;
+  int64_t column_step;
+  const int32_t* row_offsets;
   const int32_t* column_offsets;
-  int64_t depth;
   const float* row_bias;     // one per row; null: none
   const float* column_bias;  // read at `from` of a vector; null: none
   const TileVector* vectors;

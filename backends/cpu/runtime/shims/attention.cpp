@@ -71,6 +71,19 @@ void add_mask(const SlimTensor& mask, int64_t batch, int64_t head, int64_t query
   }
 }
 
+// out = weighted / sum, for `rows` queries from `first` on of one head; 0 where all keys are masked.
+template <typename T>
+void write_quotients(const aoti::AttentionCall& call, int64_t batch, int64_t head, int64_t first,
+                     int64_t rows, const float* weighted, const float* sum) {
+  const int64_t width = call.value.size(3);
+  T* out = call.out.data_as<T>() + batch * call.out.stride(0) + head * call.out.stride(1) +
+           first * call.out.stride(2);
+  for (int64_t i = 0; i < rows; ++i, out += call.out.stride(2), weighted += width) {
+    const float factor = sum[i] == 0 ? 0 : 1 / sum[i];
+    for (int64_t j = 0; j < width; ++j) out[j] = static_cast<T>(weighted[j] * factor);
+  }
+}
+
 // Computes `rows` queries from `first` on of one head, over tiles of keys.
 template <typename T>
 void attend(const aoti::AttentionCall& call, int64_t batch, int64_t head, int64_t first,
@@ -122,14 +135,7 @@ void attend(const aoti::AttentionCall& call, int64_t batch, int64_t head, int64_
                        as_float<T>(values.block(key, 0, count, value_dim), tile.values.data()), 1,
                        sums);
   }
-  T* out = call.out.data_as<T>() + batch * call.out.stride(0) + head * call.out.stride(1);
-  for (int64_t i = 0; i < rows; ++i) {
-    const float factor = tile.sum[i] == 0 ? 0 : 1 / tile.sum[i];
-    for (int64_t j = 0; j < value_dim; ++j) {
-      out[(first + i) * call.out.stride(2) + j] =
-          static_cast<T>(tile.sums[i * value_dim + j] * factor);
-    }
-  }
+  write_quotients<T>(call, batch, head, first, rows, tile.sums.data(), tile.sum);
 }
 
 // The same where lanes are queries.
@@ -141,18 +147,17 @@ struct LanesTile {
         mask(call.mask ? kKeysOfLanes * width : 1),
         rows(width * std::max({call.query.size(3), call.value.size(3), kKeysOfLanes})),
         keys(converts ? kKeysOfLanes * call.query.size(3) : 1),
-        values(converts ? kKeysOfLanes * call.value.size(3) : 1),
-        offsets(2 * std::max(call.query.size(3), kKeysOfLanes)) {}
+        values(converts ? kKeysOfLanes * call.value.size(3) : 1) {}
 
   Scratch<float> query, scores, sums, mask, rows, keys, values;
-  Scratch<int32_t> offsets;
   float maximum[kMostTileVectors * kMostTileLanes], sum[kMostTileVectors * kMostTileLanes],
       factor[kMostTileVectors * kMostTileLanes];
 };
 
 // out = added + a @ b, where b, out and `added` (null: nothing) have `vectors` registers a row.
 void multiply_lanes(const TileKernels& kernels, const Matrix<const float>& a, const float* b,
-                    int64_t vectors, const float* added, float* out, int32_t* offsets) {
+                    int64_t vectors, const float* added, float* out) {
+  constexpr int32_t kStart = 0;
   const int64_t width = vectors * kernels.lanes;
   TileVector lanes[kMostTileVectors];
   for (int64_t v = 0; v < vectors; ++v) {
@@ -161,18 +166,15 @@ void multiply_lanes(const TileKernels& kernels, const Matrix<const float>& a, co
   }
   ConvolutionTile tile;
   tile.row_stride = a.row_stride;
-  tile.row_offsets = offsets;
+  tile.row_offsets = tile.column_offsets = &kStart;
   tile.columns = b;
-  tile.column_offsets = offsets + a.cols;
-  tile.depth = a.cols;
+  tile.depth = tile.run = a.cols;
+  tile.row_step = a.col_stride;
+  tile.column_step = width;
   tile.row_bias = tile.column_bias = nullptr;
   tile.vectors = lanes;
   tile.out_row_stride = tile.residual_row_stride = width;
   tile.out_lane_stride = 1;
-  for (int64_t k = 0; k < a.cols; ++k) {
-    offsets[k] = static_cast<int32_t>(k * a.col_stride);
-    offsets[a.cols + k] = static_cast<int32_t>(k * width);
-  }
   for (int64_t i = 0; i < a.rows;) {
     const int64_t rows = std::min<int64_t>(kernels.most_rows[vectors], a.rows - i);
     tile.rows = a.data + i * a.row_stride;
@@ -210,40 +212,24 @@ void attend_lanes(const aoti::AttentionCall& call, const TileKernels& kernels, i
       added = tile.mask.data();
     }
     multiply_lanes(kernels, as_float<T>(keys.block(key, 0, rows, head_dim), tile.keys.data()),
-                   tile.query.data(), vectors, added, scores, tile.offsets.data());
+                   tile.query.data(), vectors, added, scores);
     for (int64_t i = std::max<int64_t>(first - key + 1, 0); call.causal && i < rows; ++i) {
       std::fill_n(scores + i * width, std::min(width, key + i - first), kMinusInfinity);
     }
     softmax_columns(scores, rows, width, tile.maximum, tile.sum, tile.factor);
     if (key > 0) multiply_columns(tile.sums.data(), value_dim, width, tile.factor);
     const auto part = as_float<T>(values.block(key, 0, rows, value_dim), tile.values.data());
-    multiply_lanes(kernels, part.transposed(), scores, vectors, tile.sums.data(), tile.sums.data(),
-                   tile.offsets.data());
+    multiply_lanes(kernels, part.transposed(), scores, vectors, tile.sums.data(), tile.sums.data());
   }
   transpose({tile.sums.data(), value_dim, count, width, 1}, value_dim, tile.rows.data());
-  T* out = call.out.data_as<T>() + batch * call.out.stride(0) + head * call.out.stride(1);
-  for (int64_t i = 0; i < count; ++i) {
-    const float factor = tile.sum[i] == 0 ? 0 : 1 / tile.sum[i];
-    for (int64_t j = 0; j < value_dim; ++j) {
-      out[(first + i) * call.out.stride(2) + j] =
-          static_cast<T>(tile.rows[i * value_dim + j] * factor);
-    }
-  }
-}
-
-// Whether offsets between the elements of a tile have 32 bits.
-bool has_short_strides(const aoti::AttentionCall& call) {
-  constexpr int64_t kWidth = kMostTileVectors * kMostTileLanes;
-  const int64_t terms = std::max(call.query.size(3), kKeysOfLanes);
-  return std::max({kWidth, call.key.stride(3), call.value.stride(2)}) < INT32_MAX / terms;
+  write_quotients<T>(call, batch, head, first, count, tile.rows.data(), tile.sum);
 }
 
 template <typename T>
 Error run(const aoti::AttentionCall& call) {
   const int64_t heads = call.query.size(1), queries = call.query.size(2);
   constexpr bool kConverts = !std::is_same_v<T, float>;
-  const TileKernels* kernels =
-      queries < kLeastQueriesOfLanes || !has_short_strides(call) ? nullptr : tile_kernels();
+  const TileKernels* kernels = queries < kLeastQueriesOfLanes ? nullptr : tile_kernels();
   const int64_t most = kernels ? kMostTileVectors * kernels->lanes : kQueries;
   const int64_t tiles = (queries + most - 1) / most;
   const int64_t unit = kernels ? kernels->lanes : kQueries;
