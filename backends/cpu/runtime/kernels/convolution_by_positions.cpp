@@ -19,6 +19,9 @@ constexpr int64_t kStripBytes = 384 * 1024;
 constexpr int64_t kSharedBytes = 4 * 1024 * 1024;
 // Minimum outputs per strip, to amortize reading the weights.
 constexpr int64_t kLeastPositions = 96;
+// Minimum outputs of a channel for which weights are copied, so that terms that follow each other are
+// of neighbouring channels, which are equally far apart.
+constexpr int64_t kLeastPositionsOfCopy = 1024;
 // Maximum strip width; longer rows are split. A single row is split finer, for more threads.
 constexpr int64_t kMostWidth = 1024;
 constexpr int64_t kMostWidthOfOneRow = 240;
@@ -51,10 +54,12 @@ class Convolution {
         blocks_(divided_up(out_group_, kernels.most_rows[kMostTileVectors])),
         width_(strip_width(s)),
         most_rows_(most_rows(s, width_)),
-        terms_(depth_) {
-    const ImageStrides& w = t.weight_strides;
-    inside_ = w.channel < w.x;
+        inside_(t.weight_strides.channel < t.weight_strides.x),
+        terms_(depth_),
+        copied_(is_copied() ? s.out_channels * depth_ : 0) {
     const int64_t terms = terms_of_plane();
+    if (is_copied()) copy_weights();
+    const ImageStrides& w = t_.weight_strides;
     for (int64_t kz = 0; kz < s.kernel[0]; ++kz) {
       for_each_term(s, inside_, [&](int64_t k, int64_t channel, int64_t ky, int64_t kx) {
         terms_.rows[kz * terms + k] =
@@ -244,6 +249,31 @@ class Convolution {
     }
   }
 
+  bool is_copied() const {
+    return !inside_ && in_group_ > 1 && s_.kernel_area() > 1 &&
+           s_.out[0] * s_.out[1] * s_.out[2] >= kLeastPositionsOfCopy;
+  }
+
+  // With input channels innermost.
+  void copy_weights() {
+    const ImageStrides& from = t_.weight_strides;
+    const int64_t x = in_group_, y = s_.kernel[2] * x, z = s_.kernel[1] * y;
+    parallel_for(s_.out_channels, grain_of(depth_), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const float* const weight = t_.weight + i * from.outer;
+        float* to = copied_.data() + i * depth_;
+        for (int64_t kz = 0; kz < s_.kernel[0]; ++kz) {
+          for_each_term(s_, true, [&](int64_t, int64_t channel, int64_t ky, int64_t kx) {
+            *to++ = weight[channel * from.channel + kz * from.z + ky * from.y + kx * from.x];
+          });
+        }
+      }
+    });
+    t_.weight = copied_.data();
+    t_.weight_strides = {depth_, 1, y, x, z};
+    inside_ = true;
+  }
+
   int64_t terms_of_plane() const { return in_group_ * s_.kernel[1] * s_.kernel[2]; }
 
   // `dilation` of the planes in the strip.
@@ -268,7 +298,7 @@ class Convolution {
   }
 
   const ConvolutionShape& s_;
-  const ConvolutionTensors& t_;
+  ConvolutionTensors t_;
   const TileKernels& kernels_;
   const int64_t in_group_, out_group_;
   const int64_t depth_;      // terms per output
@@ -277,6 +307,7 @@ class Convolution {
   const int64_t most_rows_;  // of strips
   bool inside_;              // input channels are innermost in the weights
   Terms terms_;
+  Scratch<float> copied_;  // weights
 };
 
 }  // namespace
