@@ -209,7 +209,8 @@ def _genai(folder: Path, quantize: str, batch: int) -> Way:
     precision = {"none": "fp32", "int4": "int4", "int8": "int8"}[quantize]
     command = ("-m", "onnxruntime_genai.models.builder", "-m", folder, "-i", folder, "-o", target)
     options = ("-p", precision, "-e", "cpu", "-c", folder / "cache")
-    subprocess.run([sys.executable, *command, *options], check=True, capture_output=True)
+    if not target.exists():
+        subprocess.run([sys.executable, *command, *options], check=True, capture_output=True)
     model = genai.Model(str(target))
 
     def run(prompts: list[list[int]], new: int) -> Iterator[list[int]]:
