@@ -3,42 +3,49 @@ values in checks (`assert (x >= 0).all()`)."""
 
 from __future__ import annotations
 
+import contextlib
 import dis
 import itertools
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
-_READERS: dict[Any, Callable[[Any], Any]] = {
-    torch.Tensor.__bool__: bool,
-    torch.Tensor.__int__: int,
-    torch.Tensor.__index__: int,
-    torch.Tensor.__float__: float,
-    torch.Tensor.item: lambda value: value,
-}
+from pteron.exporter.modules import storage_of
 
-#: Functions whose results are known if their arguments are.
-_CONDITIONS = frozenset(
+#: Functions whose results are values of tensors.
+_READERS = frozenset(
     getattr(torch.Tensor, name)
-    for name in "__eq__ __ne__ __lt__ __le__ __gt__ __ge__ __invert__ __and__ __or__ __mod__"
-    " eq ne lt le gt ge all any logical_not remainder".split()
+    for name in "__bool__ __int__ __index__ __float__ item tolist numpy __array__ equal allclose"
+    " is_nonzero".split()
+) | {torch.equal, torch.allclose, torch.is_nonzero}
+
+_WRITERS = frozenset(
+    f"__{name}__" for name in "setitem iadd isub imul itruediv ifloordiv ipow iand ior ixor".split()
 )
+
+#: Elements of tensors whose values are followed.
+_LARGEST = 1 << 12
+
+
+_UNKNOWN = (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 class FixedBuffers(TorchFunctionMode):
-    """Inside, Python reads the values that the module's buffers of one element had before, and
+    """Inside, Python reads the values of what does not depend on the inputs: small buffers as they
+    were before, and what is computed of these and of constants (`torch.linspace(0, 1, 5)`); and
     checks of values pass: a condition whose one outcome is nothing but an error has the other.
 
     For torch.export with strict=False, while which the module has other tensors as its buffers.
 
     Attributes:
-      read: value by name of those that were read.
+      read: value by name of buffers that were read; that of the one element, if there is one.
       passed: file and line of each check.
     """
 
@@ -48,45 +55,94 @@ class FixedBuffers(TorchFunctionMode):
         self._values = {
             name: buffer.detach().clone()
             for name, buffer in module.named_buffers()
-            if buffer.numel() == 1 and buffer.device.type != "meta"
+            if buffer.numel() <= _LARGEST and buffer.device.type != "meta"
         }
-        # Values by id of conditions on buffers, with the tensors, so that ids stay theirs.
-        self._conditions: dict[int, tuple[torch.Tensor, torch.Tensor, list[str]]] = {}
-        self.read: dict[str, bool | int | float | complex] = {}
+        # Values by id of tensors that were computed, with these, so that ids stay theirs.
+        self._computed: dict[int, tuple[torch.Tensor, torch.Tensor, list[str]]] = {}
+        self.read: dict[str, Any] = {}
         self.passed: dict[str, None] = {}
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
+        kwargs = kwargs or {}
+        if func is torch.Tensor.__iter__ and self._known(args[0]):
+            with self:
+                return iter(args[0].unbind(0))
         if func in _READERS:
-            if known := self._known(args[0]):
-                value, names = known
-                self.read.update((name, self._values[name].item()) for name in names)
-                return _READERS[func](value.item())
-            if func is torch.Tensor.__bool__:
+            if known := self._values_of((args, kwargs)):
+                (values, options), names = known
+                for name in names:
+                    value = self._values[name]
+                    self.read[name] = value.item() if value.numel() == 1 else value.tolist()
+                with _outside():
+                    return func(*values, **options)
+            # Below autograd, conditions are read as items.
+            if func in (torch.Tensor.__bool__, torch.Tensor.item) and args[0].dtype is torch.bool:
                 frame = _caller()
                 passing = None if frame is None else _passing(frame)
                 if frame is not None and passing is not None:
                     file = os.path.basename(frame.f_code.co_filename)
                     self.passed[f"{file}:{frame.f_lineno}"] = None
                     return passing
-        result = func(*args, **(kwargs or {}))
-        if func in _CONDITIONS and not kwargs:
-            values = [
-                self._known(arg) if isinstance(arg, torch.Tensor) else (arg, []) for arg in args
-            ]
-            found = [value for value in values if value is not None]
-            if len(found) == len(values):
-                with _disable_current_modes():
-                    value = func(*(value for value, _ in found))
-                names = [name for _, names in found for name in names]
-                self._conditions[id(result)] = result, value, names
+        result = func(*args, **kwargs)
+        if not self._follow(func, args, kwargs, result) and _writes(func, kwargs):
+            for target in _tensors((args[:1], kwargs.get("out"))):
+                self._forget(target)
         return result
 
-    def _known(self, tensor: torch.Tensor) -> tuple[Any, list[str]] | None:
-        """The value of a buffer or a condition, and the names of the buffers that it is of."""
-        if id(tensor) in self._conditions:
-            return self._conditions[id(tensor)][1:]
+    def _forget(self, written: torch.Tensor) -> None:
+        """Forgets values that may share a tensor's memory."""
+        if known := self._known(written):
+            storage = storage_of(known[0])
+            self._computed = {
+                key: item for key, item in self._computed.items() if storage_of(item[1]) != storage
+            }
+        elif written._is_view():
+            self._computed.clear()
+
+    def _follow(self, func: Any, args: Any, kwargs: Any, result: Any) -> bool:
+        """Computes what a function did, also with the values, if those of its arguments are known;
+        whether they are."""
+        known, results = self._values_of((args, kwargs)), _tensors(result)
+        if known is None or any(each.numel() > _LARGEST for each in results):
+            return False
+        if not results and not _writes(func, kwargs):
+            return True
+        (values, options), names = known
+        try:
+            with _outside(), torch.random.fork_rng(devices=[]):
+                state = torch.get_rng_state()
+                computed = _tensors(func(*values, **options))
+                is_random = not torch.equal(state, torch.get_rng_state())
+        except Exception:
+            return False
+        if is_random or len(computed) != len(results):
+            return False
+        for each, value in zip(results, computed, strict=True):
+            self._computed[id(each)] = each, value, names
+        return True
+
+    def _values_of(self, arguments: Any) -> tuple[Any, list[str]] | None:
+        """The same with values, and the names of the buffers that these are of; None if some depend
+        on inputs."""
+        leaves, spec = pytree.tree_flatten(arguments)
+        names: list[str] = []
+        for i, leaf in enumerate(leaves):
+            parts = (leaf.start, leaf.stop, leaf.step) if isinstance(leaf, slice) else (leaf,)
+            if isinstance(leaf, torch.Tensor):
+                if (known := self._known(leaf)) is None:
+                    return None
+                leaves[i], of = known
+                names += of
+            elif any(isinstance(part, _UNKNOWN) for part in parts):
+                return None
+        return pytree.tree_unflatten(leaves, spec), names
+
+    def _known(self, tensor: torch.Tensor) -> tuple[torch.Tensor, list[str]] | None:
+        """The value of a tensor that does not depend on inputs, and the buffers that it is of."""
+        if id(tensor) in self._computed:
+            return self._computed[id(tensor)][1:]
         for name, buffer in self._module.named_buffers():
             if buffer is tensor and name in self._values:
                 return self._values[name], [name]
@@ -103,10 +159,28 @@ class FixedBuffers(TorchFunctionMode):
             )
 
 
+@contextlib.contextmanager
+def _outside() -> Iterator[None]:
+    """Outside of what traces."""
+    with _disable_current_modes(), torch._C.DisableTorchFunction():
+        yield
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+def _writes(func: Any, kwargs: Any) -> bool:
+    """Whether a function writes to its arguments, as far as names say."""
+    name = getattr(func, "__name__", "")
+    is_in_place = name.endswith("_") and not name.endswith("__")
+    return is_in_place or "out" in kwargs or name in _WRITERS
+
+
 def _caller() -> FrameType | None:
     """The frame that called a function of torch."""
     frame: FrameType | None = sys._getframe(2)
-    while frame is not None and frame.f_code.co_name == "__torch_function__":
+    while frame is not None and frame.f_code.co_name in ("__torch_function__", "__bool__"):
         frame = frame.f_back
     return frame
 

@@ -61,6 +61,8 @@ _HINTS = {
     "specialized it to be a constant": "x.shape[0] instead of this constant in the model (in view,"
     " reshape, expand), or no Dim for this dimension",
     "must always be equal": "one Dim for both: batch = Dim('batch', max=8)",
+    "Specializations unexpectedly required": "no Dim for this dimension; or no Python number of its"
+    " size in the model, as by int(), math.ceil() and numpy: chunks of n rows are x.split(n)",
     "Suggested fixes": "dynamic_shapes with these fixes",
     'required "forward" function': "a module that defines forward(self, x), which calls its parts",
     "dtype": "inputs of the model's dtype, as x.float() or x.half()",

@@ -79,6 +79,69 @@ def test_what_inputs_decide_is_not_fixed(tmp_path: Path) -> None:
         pteron.export(Decides().eval(), (X,), tmp_path / "model.pte")
 
 
+class Solver(nn.Module):
+    """As solvers of differential equations: the times are constants, and decide about the steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("ends", torch.tensor([0.0, 1.0, 4.0]))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        times = torch.linspace(0, 4, 9)
+        results = x.new_zeros(3, x.shape[0], x.shape[1])
+        results[0] = x
+        i = torch.zeros(1, dtype=torch.int64)
+        i += 1
+        if times[0] > times[1] or not torch.equal(times, times.sort().values):
+            times = times.flip(0)
+        for begin, end in zip(times[:-1], times[1:], strict=True):
+            x = x + (end - begin) * x.cos()
+            if end == self.ends[i]:
+                results[int(i)] = x
+                i += 1
+        return results
+
+
+def test_what_depends_on_no_input_is_known(tmp_path: Path) -> None:
+    path, model = tmp_path / "model.pte", Solver().eval()
+    shapes = ({0: torch.export.Dim("n", max=8)},)
+    report = pteron.export(model, (X,), path, dynamic_shapes=shapes)
+    assert any("these values of ends ([0.0, 1.0, 4.0])" in note for note in report.notes)
+    method = pteron.Runtime.get().load_program(path).load_method("forward")
+    other = torch.randn(5, 3)
+    torch.testing.assert_close(torch.as_tensor(method(other)), model(other))
+
+
+def test_what_is_random_or_was_written_is_not_known(tmp_path: Path) -> None:
+    class Decides(nn.Module):
+        def __init__(self, kind: str) -> None:
+            super().__init__()
+            self.kind = kind
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if self.kind.endswith("of a gradient"):
+                x = torch.func.grad(lambda x: x.square().sum())(x)
+            values = torch.zeros(6)
+            if self.kind == "random":
+                values.uniform_()
+            elif self.kind == "random numbers":
+                values = values + torch.rand(6)
+            elif self.kind == "item":
+                values[0] = x.sum()
+            elif self.kind == "view":
+                part = values[2:]
+                part += x.sum()
+            else:
+                values.view(-1, x.shape[1]).copy_(x)
+            return x if values.sum() > 1 else -x
+
+    shapes = ({1: torch.export.Dim("n", min=1, max=8)},)
+    for kind in ("random", "random numbers", "item", "view", "dynamic", "dynamic, of a gradient"):
+        with pytest.raises(pteron.ExportError, match="data-dependent"):
+            model = Decides(kind).eval()
+            pteron.export(model, (X,), tmp_path / "model.pte", dynamic_shapes=shapes)
+
+
 def check_sizes(x: torch.Tensor) -> None:
     assert (x > -99).all() or (x < 99).all(), f"neither small {x.shape} nor large"
 
