@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
+from torch.export._trace import _export
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
@@ -38,6 +39,7 @@ from pteron.exporter.inputs import check_dimensions, check_tensors, distinct, in
 from pteron.exporter.modules import (
     as_exported,
     evaluate,
+    returning_detached,
     run_module,
     shared_buffers,
     storage_of,
@@ -194,12 +196,20 @@ def _export_method(
     positional, named = distinct((positional, named))
     check_dimensions(name, forward, positional, named, shapes)
     program, refused = None, dict[str, Exception]()
-    for way, fixes in ((False, False), (False, True), (True, False)):
+    # The last way traces below autograd, not above: what forward() differentiates is in the graph.
+    for way, fixes, below in (
+        (False, False, False),
+        (False, True, False),
+        (True, False, False),
+        (False, True, True),
+    ):
         if strict not in (None, way):
             continue
-        if fixes and not isinstance(refused["strict=False"], GuardOnDataDependentSymNode):
+        reads = isinstance(refused.get("strict=False"), GuardOnDataDependentSymNode)
+        if fixes and reads is below:
             continue
-        with as_exported(module, forward, shared):
+        entered = returning_detached(forward) if below else forward
+        with as_exported(module, entered, shared):
             fixed = FixedBuffers(module) if fixes else None
             printed = io.StringIO()  # a graph, where it fails
             try:
@@ -212,9 +222,8 @@ def _export_method(
                     unchecked_distributions(),
                     fixed or contextlib.nullcontext(),
                 ):
-                    program = torch.export.export(
-                        module, positional, named, dynamic_shapes=shapes, strict=way
-                    )
+                    export = _export if below else torch.export.export
+                    program = export(module, positional, named, dynamic_shapes=shapes, strict=way)
                 check_constants(program)
                 check_tensors(name, "weight", program.constants.items())
                 if fixed:
@@ -225,7 +234,8 @@ def _export_method(
             except Exception as error:
                 program = None
                 # Values that Python reads may not be all that torch.export does not take.
-                refused[f"strict={way}"] = error
+                if not below:
+                    refused[f"strict={way}"] = error
     if program is None:
         first, *others = refused.items()
         run = functools.partial(
@@ -324,7 +334,9 @@ def _check_runs(
     try:
         with torch.random.fork_rng(devices=[]):
             keeping = functools.partial(_Keeping, buffers=buffers, kept=kept)
-            return call(program, reference.inputs(), {}, keeping), set(kept)
+            outputs = call(program, reference.inputs(), {}, keeping)
+            # Some may be the buffers that are put back.
+            return pytree.tree_map_only(torch.Tensor, torch.clone, outputs), set(kept)
     except NotImplementedError:
         return [], set()  # an operator that exists only on the target GPU
     except Exception as error:

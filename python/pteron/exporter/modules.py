@@ -36,18 +36,43 @@ def run_module(
 ) -> tuple[Any, list[str]]:
     """Calls a module, and puts back its attributes and the storages that it may have `written`;
     returns what it returns, and the names of attributes that it changed."""
-    args, kwargs = pytree.tree_map_only(torch.Tensor, lambda t: t.detach().clone(), inputs)
+    args, kwargs = pytree.tree_map_only(
+        torch.Tensor, lambda t: t.detach().clone().requires_grad_(t.requires_grad), inputs
+    )
+
+    def call() -> Any:
+        try:
+            return module(*args, **kwargs)
+        except RuntimeError as error:
+            if "does not require grad" not in str(error):
+                raise
+            with torch.enable_grad():
+                return module(*args, **kwargs)
+
     with torch.no_grad(), torch.random.fork_rng(devices=[]), full_precision_matmuls():
         with as_exported(module, forward, written) as changed:
-            returned = module(*args, **kwargs)
+            # Some may be the buffers that are put back.
+            returned = pytree.tree_map_only(torch.Tensor, torch.clone, call())
         # What the next call sets to the same tensor is no state (the weight of weight_norm).
         again = changed
         if any(changed.values()):
             with as_exported(module, forward, written):
-                module(*args, **kwargs)
+                call()
                 with as_exported(module, forward, written) as again:
-                    module(*args, **kwargs)
+                    call()
     return returned, [name for name, is_tensor in changed.items() if not is_tensor or name in again]
+
+
+def returning_detached(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """A method that may differentiate by its parameters, and whose outputs need no gradient."""
+
+    @functools.wraps(forward)
+    def entered(*args: Any, **kwargs: Any) -> Any:
+        with torch.enable_grad():
+            returned = forward(*args, **kwargs)
+        return pytree.tree_map_only(torch.Tensor, torch.Tensor.detach, returned)
+
+    return entered
 
 
 @contextlib.contextmanager

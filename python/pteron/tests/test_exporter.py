@@ -548,6 +548,66 @@ def test_of_a_data_parallel_module_the_module_is_exported():
         torch.distributed.destroy_process_group()
 
 
+class Forces(nn.Module):
+    """As models of molecules: forces are the gradient of the energy, which has no `enable_grad`."""
+
+    def __init__(self):
+        super().__init__()
+        self.energy = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+
+    def forward(self, x):
+        if not (x < 100).all():
+            raise ValueError(x)
+        x.requires_grad_()
+        energies = self.energy(x)
+        (force,) = torch.autograd.grad(energies.sum(), x, create_graph=True)
+        (second,) = torch.autograd.grad(force[:, 0].sum(), x)
+        return {"energies": energies, "forces": -force, "second": second}
+
+
+class Adapts(nn.Module):
+    """A step of gradient descent in the call; and functions of torch.func."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+
+    def forward(self, x):
+        loss = self.layer(x).square().mean()
+        step = torch.autograd.grad(loss, self.layer.weight)[0]
+        jacobian = torch.func.vmap(torch.func.jacrev(lambda row: self.layer(row).tanh()))(x)
+        return (
+            x @ (self.layer.weight - step).T,
+            jacobian,
+            torch.func.grad(lambda x: x.sin().sum())(x),
+        )
+
+
+@pytest.mark.parametrize("model", [Forces(), Adapts()], ids=lambda model: type(model).__name__)
+def test_gradients_in_forward_are_part_of_the_program(tmp_path, model):
+    shapes = ({0: torch.export.Dim("n", max=8)},)
+    report = pteron.export(model, X, tmp_path / "model.pte", dynamic_shapes=shapes)
+    assert all("checks values" in note or "training mode" in note for note in report.notes)
+    method = pteron.Runtime.get().load_program(tmp_path / "model.pte").load_method("forward")
+    for other in (torch.randn(5, 3), torch.randn(1, 3)):
+        expected = torch.utils._pytree.tree_leaves(model(other.clone()))
+        for found, value in zip(method.execute([other]), expected, strict=True):
+            torch.testing.assert_close(torch.as_tensor(found), value.detach())
+
+
+def test_a_buffer_that_is_returned_is_compared_before_it_is_put_back():
+    class Mean(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("mean", torch.zeros(3))
+
+        def forward(self, x):
+            return self.mean.lerp_(x.mean(0), 0.5)
+
+    model = Mean().eval()
+    assert export_methods(model, (X,))[1] == [] and not model.mean.any()
+
+
 def test_a_generator_is_noted():
     generator = torch.Generator()
 
