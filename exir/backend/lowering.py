@@ -11,7 +11,7 @@ input of the partition. Programs stay functional, so the new value is an output 
 """
 
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +37,7 @@ from pteron.exir.graph.exported_program import (
     with_graph,
 )
 from pteron.exir.graph.lowered_backend_module import LoweredBackendModule
+from pteron.exir.graph.shape_bounds import sources_of_sizes
 from pteron.exir.graph.tensor_layout import with_dense_strides
 
 
@@ -73,28 +74,8 @@ def _external_inputs(partition: Partition, state: Sequence[Node]) -> list[Node]:
         if arg not in inside and arg.op != "get_attr"
     }
     used.update(state)
-    used.update(_sources_of_sizes(graph, used))
+    used.update(sources_of_sizes(graph, used))
     return [node for node in graph.nodes if node in used]
-
-
-def _sources_of_sizes(graph: Graph, inputs: Iterable[Node]) -> Iterable[Node]:
-    """Inputs of the method that define symbols which `inputs` have only in sums and products."""
-    has: set[Any] = set()
-    needs: set[Any] = set()
-    for node in inputs:
-        for expression in _symbolic_sizes(node):
-            (has if expression.is_Symbol else needs).update(expression.free_symbols)
-    for node in graph.find_nodes(op="placeholder"):
-        sizes = (needs - has).intersection(_symbolic_sizes(node))
-        if sizes:
-            has |= sizes
-            yield node
-
-
-def _symbolic_sizes(node: Node) -> list[Any]:
-    value = node.meta.get("val")
-    sizes: Iterable[Any] = value.shape if isinstance(value, torch.Tensor) else ()
-    return [size.node.expr for size in sizes if isinstance(size, torch.SymInt)]
 
 
 def extract(program: ExportedProgram, partition: Partition) -> Extracted:

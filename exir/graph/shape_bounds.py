@@ -1,6 +1,6 @@
 """Ranges of symbolic sizes, and their upper bounds for memory planning."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 import sympy
@@ -149,3 +149,25 @@ def check_input_bounds(program: ExportedProgram, method: str) -> None:
             if isinstance(size, torch.SymInt) and size.node.expr.free_symbols & numbers:
                 bounds.upper(size, f"dimension {dim} of the result of {node}")
     bounds.check(method)
+
+
+def sources_of_sizes(
+    graph: torch.fx.Graph, inputs: Iterable[torch.fx.Node]
+) -> Iterable[torch.fx.Node]:
+    """Inputs of the method that define symbols which `inputs` have only in sums and products."""
+    has: set[Any] = set()
+    needs: set[Any] = set()
+    for node in inputs:
+        for expression in _symbolic_sizes(node):
+            (has if expression.is_Symbol else needs).update(expression.free_symbols)
+    for node in graph.find_nodes(op="placeholder"):
+        sizes = (needs - has).intersection(_symbolic_sizes(node))
+        if sizes:
+            has |= sizes
+            yield node
+
+
+def _symbolic_sizes(node: torch.fx.Node) -> list[Any]:
+    value = node.meta.get("val")
+    sizes: Iterable[Any] = value.shape if isinstance(value, torch.Tensor) else ()
+    return [size.node.expr for size in sizes if isinstance(size, torch.SymInt)]

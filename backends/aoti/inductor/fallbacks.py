@@ -16,6 +16,7 @@ from pteron.backends.aoti.inductor.generate import LOCK, generate_module
 from pteron.backends.aoti.inductor.generated_code import Target
 from pteron.backends.aoti.inductor.release import UnsupportedTorch
 from pteron.backends.aoti.inductor.runtime_functions import runtime_functions
+from pteron.exir.graph.shape_bounds import sources_of_sizes
 
 
 def may_be_fallback(op: torch._ops.OpOverload) -> bool:
@@ -177,6 +178,8 @@ def _module_of(node: torch.fx.Node, device: str) -> torch.fx.GraphModule:
         made.meta["val"] = value
         return made
 
+    for source in sources_of_sizes(node.graph, node.all_input_nodes):
+        copied(source)
     args, kwargs = torch.fx.map_arg((node.args, node.kwargs), copied)
     kwargs = {k: on_device if isinstance(v, torch.device) else v for k, v in kwargs.items()}
     assert callable(node.target)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sympy
 import torch
 
 from pteron.backends.aoti import inductor
@@ -283,6 +284,23 @@ def test_what_depends_on_a_text_alone_is_made_once(monkeypatch: pytest.MonkeyPat
     assert parsed and len(parsed) == len(set(parsed))
     # Once for each product: for the kernel, not for a benchmark that nobody runs.
     assert len(rendered) == len(layers)
+
+
+def test_strides_of_reflections_are_not_simplified(monkeypatch: pytest.MonkeyPatch) -> None:
+    """sympy takes minutes for a few layers of audio encoders of any length."""
+    simplify, simplified = sympy.simplify, []
+
+    def find(expression: Any, *args: Any, **kwargs: Any) -> Any:
+        simplified.append(sympy.sympify(expression))
+        return simplify(expression, *args, **kwargs)
+
+    model = torch.nn.Conv1d(2, 3, 5, padding=2, padding_mode="reflect")
+    shapes = ({2: 4 * torch.export.Dim("n", min=2, max=9)},)
+    program = torch.export.export(model, (torch.randn(1, 2, 12),), dynamic_shapes=shapes)
+    monkeypatch.setattr(sympy, "simplify", find)
+    code = inductor.generate(program.run_decompositions(), Target("cpu", 256, 2))
+    assert "abs(" in code.kernels
+    assert not any(expression.has(sympy.Abs) for expression in simplified)
 
 
 def test_an_unknown_wrapper_is_refused() -> None:

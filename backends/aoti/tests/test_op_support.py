@@ -185,3 +185,20 @@ def test_complex_numbers_go_by_their_functions() -> None:
     assert reasons(rotate, torch.randn(4, 2)) == {}
     without = names - {"aoti_torch_cpu_mul_Tensor"}
     assert list(reasons(rotate, torch.randn(4, 2), shims=without)) == ["aten.mul.Tensor"]
+
+
+def test_strides_do_not_have_to_say_the_sizes_that_they_are_of() -> None:
+    """view merges dimensions, of which the stride is Min(8, 8*n) then."""
+
+    class Joins(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            rows = x.view(1, *x.shape).view(1, -1, 8)
+            return torch.cat([rows], 1)
+
+    shapes = ({0: torch.export.Dim("b", max=8), 1: torch.export.Dim("n", max=32)},)
+    program = torch.export.export(Joins(), (torch.randn(2, 10, 8),), dynamic_shapes=shapes)
+    support = OpSupport(Target("cpu"), shim_list.load("cpu").names)
+    calls = program.run_decompositions().graph.find_nodes(
+        op="call_function", target=aten.cat.default
+    )
+    assert [support.reason(node) for node in calls] == [None]
