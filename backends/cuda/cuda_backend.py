@@ -160,6 +160,8 @@ class CudaBackend(AotiBackend[CudaOptions], BackendDetails):
             "max_autotune_conv_backends": "TRITON,ATEN" if options.gemm == "best" else "ATEN",
             "max_autotune_pointwise": options.autotune != "off",
             "emulate_precision_casts": options.emulate_precision_casts,
+            # Kernels that do not depend on each other are one: see the page on decoding steps.
+            "combo_kernels": True,
         }
         if options.autotune == "exhaustive":
             entries["max_autotune_gemm_search_space"] = "EXHAUSTIVE"

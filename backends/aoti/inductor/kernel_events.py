@@ -76,7 +76,10 @@ def note_origins(origins: list[Origin]) -> Context:
     from torch._inductor.codegen import cpp, triton
 
     def note(node_schedule: Any, kernel_name: str, is_extern: bool = False) -> int:
-        calls = [node_schedule] if is_extern else [getattr(n, "node", None) for n in node_schedule]
+        if is_extern:
+            calls = [node_schedule]
+        else:  # several scheduled nodes are one in a kernel of independent ones
+            calls = [part.node for n in node_schedule for part in getattr(n, "get_nodes", list)()]
         nodes = {node for call in calls if call is not None for node in call.origins}
         operator = node_schedule.op_overload if is_extern else None
         own = {node for node in nodes if node.target == operator} or nodes

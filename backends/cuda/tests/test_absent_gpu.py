@@ -82,6 +82,22 @@ def test_several_architectures_are_one_fat_binary() -> None:
     assert kernel[:4] == struct.pack("<I", 0xBA55ED50)
 
 
+class Independent(nn.Module):
+    """Results of two sizes, of which two are fused."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
+        return [torch.sin(x), y.exp(), y.exp() + 1]
+
+
+def test_kernels_that_do_not_depend_on_each_other_are_one() -> None:
+    code = generated(Independent(), SM_90, torch.randn(8, 64), torch.randn(3, 16))
+    assert len(code.embedded) == 1
+    (kernel,) = code.events
+    assert {"aten.sin.default", "aten.exp.default", "aten.add.Tensor"} <= set(
+        kernel.ops.split(", ")
+    )
+
+
 class Residual(nn.Module):
     """Convolutions whose weights are computed and change layout during lowering."""
 
