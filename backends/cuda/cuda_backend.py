@@ -1,6 +1,7 @@
 """The CUDA backend's lowering half: architectures, GEMM implementation, tuning."""
 
 import dataclasses
+import functools
 import importlib.metadata
 import logging
 import os
@@ -131,7 +132,10 @@ class CudaBackend(AotiBackend[CudaOptions], BackendDetails):
             *super().get_program_passes(options),
             fold_batch_norms,
             convolution_pass(options),
-            pack_for_tensor_cores,
+            functools.partial(
+                pack_for_tensor_cores,
+                fuse=all(inductor.capability(each) >= 80 for each in _architectures(options)),
+            ),
         ]
 
     @classmethod

@@ -18,7 +18,7 @@ One call at a time: a lock serialises callers, because Inductor's state belongs 
 
 from pteron.backends.aoti.inductor.absent_gpu import TritonMissing, fake_tensors_of_any_device
 from pteron.backends.aoti.inductor.absent_weights import move_to_absent_gpu
-from pteron.backends.aoti.inductor.architectures import UnsupportedArchitecture
+from pteron.backends.aoti.inductor.architectures import UnsupportedArchitecture, capability
 from pteron.backends.aoti.inductor.capture import operator_functions
 from pteron.backends.aoti.inductor.fallbacks import (
     CalledFunctions,
@@ -57,6 +57,7 @@ __all__ = [
     "UnsupportedTorch",
     "c_function",
     "callers_functions",
+    "capability",
     "compile_workers_started_by",
     "compiles_higher_order",
     "fake_tensors_of_any_device",

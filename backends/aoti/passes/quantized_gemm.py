@@ -23,8 +23,15 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from pteron.backends.aoti.ops.quantized_mm import QUANTIZED_MM, Packing, pack
 from pteron.backends.aoti.ops.quantized_mma import quantized_mma
 from pteron.backends.aoti.passes.constant_values import ConstantValues
+from pteron.backends.aoti.passes.gemm_surroundings import (
+    RESHAPES,
+    gate_of,
+    norm_of,
+    residual_of,
+    viewed,
+)
 from pteron.backends.aoti.passes.program_constants import ProgramConstants
-from pteron.exir.operators.decompositions import replace_by_trace, replace_node
+from pteron.exir.operators.decompositions import insert_trace, replace_by_trace, replace_node
 
 _aten = torch.ops.aten
 _BYTES = (torch.int8, torch.uint8)
@@ -37,16 +44,6 @@ _SCALE_ERROR = 2.0**-8
 _GROUP_SIZES = (128, 64, 32, 16)
 
 _CASTS = (_aten._to_copy.default, _aten.clone.default)
-_RESHAPES = (
-    _aten._unsafe_view.default,
-    _aten.reshape.default,
-    _aten.squeeze_copy.dims,
-    _aten.squeeze.dims,
-    _aten.unsqueeze_copy.default,
-    _aten.unsqueeze.default,
-    _aten.view_copy.default,
-    _aten.view.default,
-)
 _PERMUTES = (_aten.permute_copy.default, _aten.permute.default)
 _ADDS = {_aten.add.Tensor: 1, _aten.sub.Tensor: -1}
 
@@ -63,11 +60,14 @@ def pack_quantized_weights(program: ExportedProgram) -> None:
     rewriter.finish()
 
 
-def pack_for_tensor_cores(program: ExportedProgram) -> None:
+def pack_for_tensor_cores(program: ExportedProgram, fuse: bool = False) -> None:
     """For NVIDIA GPUs: rewrites the program's graph, signature and constants.
 
     A scale of columns after the GEMM is moved into the weight. GEMMs of one left operand, as those
     of query, key and value, become one.
+
+    Args:
+        fuse: GEMMs of one row with what surrounds them; needs compute capability 8.0.
     """
     rewriter = _Rewriter(program, (*_BYTES, torch.float8_e4m3fn))
     alike: dict[Any, list[tuple[Node, Sequence[Node], Node | None, _Fragments]]] = {}
@@ -79,22 +79,15 @@ def pack_for_tensor_cores(program: ExportedProgram) -> None:
         if (fragments := _Fragments.of(scaled, right.meta["val"].dtype)) is None:
             continue
         key = (
-            *(_viewed(left), str(left.meta["val"].shape)),
+            *(viewed(left), str(left.meta["val"].shape)),
             *(fragments.kind, fragments.scale.shape[0], fragments.zero_point is None),
         )
         alike.setdefault(key, []).append((node, bias, rewriter.origin(right), fragments))
         if scale:
             replace_node(scale[0], scale[0].args[0])  # type: ignore[arg-type]
     for members in alike.values():
-        _replace_by_fragments(rewriter.constants, members)
+        _replace_by_fragments(rewriter.constants, members, fuse)
     rewriter.finish()
-
-
-def _viewed(node: Node) -> Node:
-    """What a view is of: each linear layer has a view of its own of one input."""
-    while node.target in _RESHAPES:
-        node = node.args[0]  # type: ignore[assignment]
-    return node
 
 
 class _Rewriter:
@@ -154,7 +147,7 @@ class _Rewriter:
                 if value is None or not same or not value.numel() == columns == value.shape[-1]:
                     return None
                 return user, value.view(1, -1)
-            is_view = user.target in _RESHAPES
+            is_view = user.target in RESHAPES
             if not is_view or user.meta["val"].shape[-1:] != node.meta["val"].shape[-1:]:
                 return None
             node = user
@@ -235,33 +228,70 @@ class _Fragments:
 def _replace_by_fragments(
     constants: ProgramConstants,
     members: Sequence[tuple[Node, Sequence[Node], Node | None, _Fragments]],
+    fuse: bool,
 ) -> None:
     """Replaces GEMMs of one left operand, with weights of one kind, by one."""
-    first, _, origin, _ = members[0]
+    first, bias, origin, _ = members[0]
     assert origin is not None
-    weights = [weight for *_, weight in members]
+    nodes, weights = [node for node, *_ in members], [weight for *_, weight in members]
+    left = first.args[-2]
+    assert isinstance(left, Node)
+    rows, depth = left.meta["val"].shape
+    fuse &= bool(statically_known_true(rows == 1)) and depth <= quantized_mma.MOST_NORMALIZED
+    norm = norm_of(left, nodes) if fuse else None
+    if norm and norm.weight not in constants:  # it is read before kernels of this call have ended
+        norm = None
+    is_plain = fuse and not any(bias for _, bias, *_ in members)
+    gate = gate_of(nodes) if is_plain and len(nodes) == 2 else None
+    residual = residual_of(first) if is_plain and len(nodes) == 1 else None
+    if gate and weights[0].values.shape[1] % (quantized_mma.STRIP // 2):
+        gate = None
     widths = [-(-weight.values.shape[1] // quantized_mma.STRIP) for weight in weights]
     sizes = [width * quantized_mma.STRIP for width in widths]
 
     def joined(parameters: Sequence[torch.Tensor]) -> torch.Tensor:
+        if gate:
+            return quantized_mma.interleave(*parameters[:: -1 if gate[1] else 1])
         return torch.cat([quantized_mma.pack_parameter(each) for each in parameters], 1)
 
     values = joined([weight.values.view(torch.uint8) for weight in weights])
     packed = quantized_mma.pack(values.view(weights[0].values.dtype))
-    columns = weights[0].values.shape[1] if len(weights) == 1 else sum(sizes)
+    single = weights[0].values.shape[1]
+    columns = single if len(weights) == 1 else single * 2 if gate else sum(sizes)
     zeros = [weight.zero_point for weight in weights if weight.zero_point is not None]
-    arguments: list[Any] = [
-        first.args[-2],
-        constants.add(origin, packed),
-        constants.add(origin, joined([weight.scale for weight in weights])),
-        constants.add(origin, joined(zeros)) if zeros else None,
-        columns,
-    ]
-    with first.graph.inserting_before(first):
-        product = first.graph.call_function(quantized_mma.QUANTIZED_MMA, tuple(arguments))
-    product.meta = dict(first.meta)
-    made = [arg.meta["val"] if isinstance(arg, Node) else arg for arg in arguments]
-    product.meta["val"] = quantized_mma.QUANTIZED_MMA(*made)
+    inputs = {
+        "x": norm.x if norm else left,
+        "weight": constants.add(origin, packed),
+        "scales": constants.add(origin, joined([weight.scale for weight in weights])),
+        "zero_points": constants.add(origin, joined(zeros)) if zeros else None,
+        "norm": norm.weight if norm else None,
+        "residual": residual[1] if residual else None,
+    }
+    given = {name: node for name, node in inputs.items() if node is not None}
+    last = gate[0] if gate else residual[0] if residual else first
+
+    def multiply(*values: torch.Tensor) -> torch.Tensor:
+        named = dict(zip(given, values, strict=True))
+        x, residual = named["x"], named.get("residual")
+        arguments = (named["weight"], named["scales"], named.get("zero_points"), columns)
+        if not (norm or gate or residual is not None):
+            return quantized_mma.QUANTIZED_MMA(x, *arguments)
+        row = None if residual is None else residual.reshape(1, -1)
+        product: torch.Tensor = quantized_mma.FUSED_QUANTIZED_MMA(
+            x.reshape(1, -1),
+            *arguments,
+            named.get("norm"),
+            norm.epsilon if norm else 0.0,
+            row,
+            gate is not None,
+        )
+        return product if last is first else product.reshape(last.meta["val"].shape)
+
+    product = insert_trace(last, multiply, list(given.values()))
+    assert isinstance(product, Node)
+    if last is not first:
+        replace_node(last, product)
+        return
     begin = 0
     for (node, bias, _, weight), size in zip(members, sizes, strict=True):
         end = begin + weight.values.shape[1]
@@ -368,7 +398,7 @@ def _step(
     def reshaped(weight: _QuantizedWeight) -> _QuantizedWeight:
         return weight.reshaped_by(lambda x: x.reshape(result.shape))
 
-    if node.target in _RESHAPES:
+    if node.target in RESHAPES:
         return reshaped
     if node.target in _PERMUTES:
         return lambda weight: weight.reshaped_by(lambda x: x.permute(args[1]))

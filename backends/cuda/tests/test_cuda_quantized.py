@@ -213,3 +213,44 @@ def test_gemms_of_one_operand(rows: int, tmp_path: pathlib.Path) -> None:
         ):
             expected = x[0].double() @ part.weight() + part.bias.double()
             assert (found.double() - expected).norm() / expected.norm() < 4e-3
+
+
+class Bare(Int8):
+    """Without a bias."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.mm(x, self.values.T.to(x.dtype)) * self.scale
+
+
+class Surrounded(nn.Module):
+    """RMSNorm, a gated layer, and a GEMM with a residual."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate, self.up, self.other = (_on_gpu(Bare(), torch.bfloat16) for _ in range(3))
+        self.norm = nn.Buffer(torch.rand(_IN, device="cuda").bfloat16() + 0.5)
+
+    def forward(self, x: torch.Tensor, residual: torch.Tensor) -> list[torch.Tensor]:
+        wide = x.float()
+        normed = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-5)
+        normed = self.norm * normed.to(x.dtype)
+        gated = nn.functional.silu(self.gate(normed)) * self.up(normed)
+        return [gated, residual + self.other(x)]
+
+    def exact(self, x: torch.Tensor, residual: torch.Tensor) -> list[torch.Tensor]:
+        gate, up, other = (part.weight() for part in (self.gate, self.up, self.other))
+        normed = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5) * self.norm.double()
+        return [nn.functional.silu(normed @ gate) * (normed @ up), residual + x @ other]
+
+
+def test_what_surrounds_a_gemm_is_part_of_it(tmp_path: pathlib.Path) -> None:
+    torch.manual_seed(0)
+    module = Surrounded()
+    inputs = tuple(torch.randn(1, n, device="cuda").bfloat16() for n in (_IN, _OUT))
+    with torch.no_grad():
+        manager = lower(export(module, inputs))
+        path = save(manager, tmp_path, **ON_DEVICE)
+        assert str(manager.explain()).count("aoti_torch_cuda_fused_quantized_mma") >= 1
+        outputs = load(path).load_method("forward").execute(list(inputs))
+    for found, expected in zip(outputs, module.exact(*(x.double() for x in inputs)), strict=True):
+        assert (torch.as_tensor(found).cuda().double() - expected).norm() < 1e-2 * expected.norm()

@@ -25,11 +25,10 @@ bool is_group_size(int64_t size, int64_t k) {
   return size == k || (size >= 32 && (size & (size - 1)) == 0);
 }
 
-}  // namespace
-
-Error quantized_mma(const Kernels& kernels, const SlimTensor& x, const SlimTensor& weight,
-                    const SlimTensor& scales, const SlimTensor* zero_points, int64_t columns,
-                    TensorPtr& out) {
+Error multiply(const Kernels& kernels, const SlimTensor& x, const SlimTensor& weight,
+               const SlimTensor& scales, const SlimTensor* zero_points, int64_t columns,
+               const SlimTensor* norm, double epsilon, const SlimTensor* residual, bool gated,
+               TensorPtr& out) {
   const auto all = [&] {
     return x.describe() + ", weight " + weight.describe() + ", scales " + scales.describe() +
            (zero_points ? ", zero points " + zero_points->describe() : "");
@@ -66,9 +65,46 @@ Error quantized_mma(const Kernels& kernels, const SlimTensor& x, const SlimTenso
       "without zero points",
       all().c_str());
   PTERON_ASSIGN_OR_RETURN(const TensorPtr rows, slim::contiguous_tensor(x));
-  const int64_t sizes[] = {x.size(0), columns};
+  const int64_t sizes[] = {x.size(0), gated ? columns / 2 : columns};
   PTERON_ASSIGN_OR_RETURN(out, make_row_major(sizes, dtype, x.device()));
-  return kernels.quantized_mma({*out, *rows, weight, scales, zero_points, *format, group_size});
+  return kernels.quantized_mma({*out, *rows, weight, scales, zero_points, *format, group_size, norm,
+                                epsilon, residual, gated});
+}
+
+}  // namespace
+
+Error quantized_mma(const Kernels& kernels, const SlimTensor& x, const SlimTensor& weight,
+                    const SlimTensor& scales, const SlimTensor* zero_points, int64_t columns,
+                    TensorPtr& out) {
+  return multiply(kernels, x, weight, scales, zero_points, columns, nullptr, 0, nullptr, false,
+                  out);
+}
+
+Error fused_quantized_mma(const Kernels& kernels, const SlimTensor& x, const SlimTensor& weight,
+                          const SlimTensor& scales, const SlimTensor* zero_points, int64_t columns,
+                          const SlimTensor* norm, double epsilon, const SlimTensor* residual,
+                          bool gated, TensorPtr& out) {
+  const auto is_row = [&](const SlimTensor& row, int64_t size) {
+    return row.dtype() == x.dtype() && static_cast<int64_t>(row.numel()) == size;
+  };
+  PTERON_CHECK_OR_RETURN(
+      x.dim() == 2 && x.size(0) == 1 && x.size(1) <= kMmaMostNormalized &&
+          (!norm || (is_row(*norm, x.size(1)) && norm->is_contiguous())) &&
+          (!residual || is_row(*residual, columns)) &&
+          !(gated && (residual || columns % kMmaStrip)),
+      Error::InvalidArgument,
+      "found %s, %lld columns%s, norm %s, residual %s; expected one row of at most %lld elements, "
+      "a norm and a residual of its dtype like it and like the result, or columns in strips of two "
+      "matrices",
+      x.describe().c_str(), static_cast<long long>(columns), gated ? " of two matrices" : "",
+      norm ? norm->describe().c_str() : "null", residual ? residual->describe().c_str() : "null",
+      static_cast<long long>(kMmaMostNormalized));
+  TensorPtr added;
+  if (residual) {
+    PTERON_ASSIGN_OR_RETURN(added, slim::contiguous_tensor(*residual));
+  }
+  return multiply(kernels, x, weight, scales, zero_points, columns, norm, epsilon, added.get(),
+                  gated, out);
 }
 
 }  // namespace pteron::aoti::ops

@@ -16,6 +16,8 @@ from pteron.backends.aoti.ops.custom_operator import define
 
 #: Columns of a strip, rows of a chunk.
 STRIP, CHUNK = 16, 64
+#: Elements of the longest row that the operator normalizes.
+MOST_NORMALIZED = 1 << 14
 #: The dtype of a packed weight, by which the operator knows its format: int4, int8, float8.
 _INT4, _INT8, _FLOAT8 = torch.uint8, torch.int8, torch.float8_e4m3fn
 
@@ -85,4 +87,43 @@ QUANTIZED_MMA = define(
     " -> Tensor",
     lambda x, weight, scales, zero_points, columns: x.new_empty((x.shape[0], columns)),
     _compute,
+)
+
+
+def interleave(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+    """Half a strip of columns of each in turns, as of a gated GEMM."""
+    halves = [each.unflatten(1, (-1, STRIP // 2)) for each in (first, second)]
+    return torch.stack(halves, 2).flatten(1)
+
+
+def _compute_fused(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    scales: torch.Tensor,
+    zero_points: torch.Tensor | None,
+    columns: int,
+    norm: torch.Tensor | None,
+    epsilon: float,
+    residual: torch.Tensor | None,
+    gated: bool,
+) -> torch.Tensor:
+    if norm is not None:
+        wide = x.float()
+        x = norm * (wide * (wide.square().mean(-1, keepdim=True) + epsilon).rsqrt()).to(x.dtype)
+    product = _compute(x, weight, scales, zero_points, columns)
+    if gated:
+        first, second = product.unflatten(1, (-1, 2, STRIP // 2)).unbind(2)
+        product = F.silu(first).flatten(1) * second.flatten(1)
+    return product if residual is None else product + residual
+
+
+#: Of one row: with RMSNorm of x before, if there is `norm`, and with `residual` added, or, `gated`,
+#: silu(x @ a) * (x @ b) of a weight of two that `interleave` made.
+FUSED_QUANTIZED_MMA = define(
+    "fused_quantized_mma(Tensor x, Tensor weight, Tensor scales, Tensor? zero_points, int columns,"
+    " Tensor? norm, float epsilon, Tensor? residual, bool gated) -> Tensor",
+    lambda x, weight, scales, zero_points, columns, norm, epsilon, residual, gated: x.new_empty(
+        (x.shape[0], columns // (1 + gated))
+    ),
+    _compute_fused,
 )

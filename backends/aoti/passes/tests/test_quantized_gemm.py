@@ -1,6 +1,7 @@
 """GEMMs with dequantized weights become int8 or int4 weight-only GEMM, and nothing else does."""
 
 import dataclasses
+from typing import Any
 
 import pytest
 import torch
@@ -305,3 +306,57 @@ def test_layout_of_tensor_cores(kind: str) -> None:
                 assert byte.int() - 128 == value
             else:
                 assert byte.view(torch.float8_e4m3fn).float() == value.float()
+
+
+class Block(nn.Module):
+    """RMSNorm, a gated layer and a residual, in forms in which models have them."""
+
+    def __init__(self, *, wide: bool = True, swapped: bool = False, also: str = "") -> None:
+        super().__init__()
+        self.gate, self.up, self.down = Plain(192), Plain(192), Plain(64)
+        for part, columns in ((self.gate, 64), (self.up, 64), (self.down, 192)):
+            rows = 192 if columns == 64 else 64
+            part.weight = torch.randint(-128, 128, (columns, rows), dtype=torch.int8)
+            part.scale = nn.Parameter(torch.rand(columns) / 512)
+        self.norm = nn.Parameter(torch.rand(192) + 0.5)
+        self.wide, self.swapped, self.also = wide, swapped, also
+
+    def forward(self, x: torch.Tensor) -> list[torch.Tensor]:
+        wide = x.to(torch.promote_types(x.dtype, torch.float32)) if self.wide else x
+        normed = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-5)
+        normed = self.norm * normed.to(x.dtype)
+        a, b = (part(normed.view(-1, 192)).view(1, -1, 64) for part in (self.gate, self.up))
+        a, b = (b, a) if self.swapped else (a, b)
+        found = x + self.down((nn.functional.silu(a) * b).view(-1, 64)).view_as(x)
+        return [found, *[{"norm": normed, "gate": a, "up": b}[name] for name in self.also.split()]]
+
+
+#: Arguments of a block, rows, and of each call whether there are a norm, a residual and a gate.
+_BLOCKS: list[tuple[dict[str, Any], int, list[tuple[bool, bool, bool]]]] = [
+    ({}, 1, [(True, False, True), (False, True, False)]),
+    ({"swapped": True}, 1, [(True, False, True), (False, True, False)]),
+    ({"wide": False}, 1, [(False, False, True), (False, True, False)]),
+    ({"also": "norm"}, 1, [(False, False, True), (False, True, False)]),
+    ({"also": "gate"}, 1, [(True, False, False), (False, True, False)]),
+    ({"also": "up"}, 1, [(True, False, False), (False, True, False)]),
+    ({}, 2, []),
+]
+
+
+@pytest.mark.parametrize(("arguments", "rows", "calls"), _BLOCKS)
+def test_surroundings(
+    arguments: dict[str, Any], rows: int, calls: list[tuple[bool, bool, bool]]
+) -> None:
+    torch.manual_seed(0)
+    module = Block(**arguments).eval().bfloat16()
+    x = torch.randn(1, rows, 192, dtype=torch.bfloat16)
+    program = torch.export.export(module, (x,)).run_decompositions()
+    RemoveMetadataAssertsPass()(program.graph_module)
+    pack_for_tensor_cores(program, fuse=True)
+    program.validate()
+    nodes = program.graph.find_nodes(op="call_function", target=quantized_mma.FUSED_QUANTIZED_MMA)
+    assert [(n.args[5] is not None, n.args[7] is not None, n.args[8]) for n in nodes] == calls
+    if calls == _BLOCKS[0][2]:
+        assert not program.graph.find_nodes(op="call_function", target=_aten.mul.Tensor)
+    for found, expected in zip(program.module()(x), module.double()(x.double()), strict=True):
+        assert (found.double() - expected).norm() / expected.norm() < 8e-3

@@ -3,6 +3,7 @@
 // Few rows: the packed weight is streamed through shared memory once and dequantized in registers.
 // A row of x is one of eight columns of mma.m16n8k16, a column of the weight one of its rows. From
 // nine rows on most of what is read is x: a block reads it once for several strips of the weight.
+// One row may be staged in shared memory, and normalized there.
 // Many rows: the weight is dequantized to memory, for cuBLAS.
 #include <cooperative_groups.h>
 #include <cuda_bf16.h>
@@ -45,6 +46,8 @@ constexpr int kChunkShift = 6;
 static_assert(kMmaChunk == 1 << kChunkShift);
 // Rows of x from which dequantizing the weight to memory is faster.
 constexpr int64_t kManyRows = 48;
+// Elements of a row from which staging it is faster although it is not normalized.
+constexpr int64_t kLongRow = 4096;
 
 // 16-byte vectors that a thread reads of a chunk.
 template <QuantizedFormat kFormat>
@@ -137,6 +140,12 @@ struct Operands {
   int64_t m, n, k;
   int group_shift;  // row >> group_shift is its group
   int major;        // of the compute capability
+  int most_shared;  // bytes of a block
+  int warps;        // of a strip
+  const T* norm;    // this and what follows: as of QuantizedMmaCall
+  float epsilon;
+  const T* residual;
+  bool gated;
 };
 
 // Writes 16 bytes to shared memory, later: groups of these are waited for in their order, which
@@ -158,23 +167,73 @@ struct Chunk {
   alignas(16) float zeros[kZeroPoints ? kScales : 1][kZeroPoints ? kMmaStrip : 4];
 };
 
+// The row x to shared memory, normalized if `norm`, the factors of its elements, is not null; this
+// thread's copies of these, before all but kCopies other groups, may be on their way.
+template <typename T, int kCopies>
+__device__ void stage(const Operands<T>& p, T* to, const T* norm) {
+  __shared__ float parts[kMaxWarps];
+  constexpr unsigned kLoads = 4;  // at a time
+  const auto quads = static_cast<unsigned>(p.k / 4);
+  const auto* from = reinterpret_cast<const uint2*>(p.x);
+  auto* own = reinterpret_cast<uint2*>(to);
+  float square = 0;
+  for (unsigned begin = threadIdx.x; begin < quads; begin += kLoads * blockDim.x) {
+    uint2 x[kLoads] = {};
+#pragma unroll
+    for (unsigned u = 0; u < kLoads; ++u) {
+      if (const unsigned i = begin + u * blockDim.x; i < quads) x[u] = from[i];
+    }
+#pragma unroll
+    for (unsigned u = 0; u < kLoads; ++u) {
+      if (const unsigned i = begin + u * blockDim.x; i < quads) own[i] = x[u];
+      const float2 low = Pair<T>::floats(x[u].x), high = Pair<T>::floats(x[u].y);
+      square += low.x * low.x + low.y * low.y + high.x * high.x + high.y * high.y;
+    }
+  }
+  if (norm) {
+#pragma unroll
+    for (int offset = kWarp / 2; offset > 0; offset /= 2) {
+      square += __shfl_xor_sync(~0u, square, offset);
+    }
+    if (threadIdx.x % kWarp == 0) parts[threadIdx.x / kWarp] = square;
+    asm volatile("cp.async.wait_group %0;" ::"n"(kCopies) : "memory");
+    __syncthreads();
+    square = 0;
+    for (unsigned warp = 0; warp < blockDim.x / kWarp; ++warp) square += parts[warp];
+    const float by = rsqrtf(square / static_cast<float>(p.k) + p.epsilon);
+    const auto normalized = [&](uint32_t pair, uint32_t factor) {
+      const float2 two = Pair<T>::floats(pair);
+      const uint32_t rounded = pair_of<T>(two.x * by, two.y * by);
+      return bits(__hmul2(Pair<T>::two(rounded), Pair<T>::two(factor)));
+    };
+    for (unsigned i = threadIdx.x; i < quads; i += blockDim.x) {
+      const uint2 x = own[i], factors = reinterpret_cast<const uint2*>(norm)[i];
+      own[i] = {normalized(x.x, factors.x), normalized(x.y, factors.y)};
+    }
+  }
+  __syncthreads();
+}
+
 // A block computes the columns of kStrips strips for 8 * kTiles rows of x. The warps of a cluster,
 // the blocks of the same x and y, share the chunks of the strips, and their sums are added last, in
 // a fixed order.
 template <typename T, QuantizedFormat kFormat, int kTiles, int kStrips, int kScales,
-          bool kZeroPoints>
+          bool kZeroPoints, bool kStaged>
 __global__ void PTERON_CLUSTER(kStrips) __launch_bounds__(kMaxWarps* kWarp, kTiles == 1 ? 2 : 1)
     few_rows_kernel(__grid_constant__ const Operands<T> p) {
   extern __shared__ uint4 memory[];
   const int lane = threadIdx.x % kWarp, in_block = threadIdx.x / kWarp;
-  const int block_warps = blockDim.x / kWarp, warps = kDepth<kStrips> * block_warps;
-  const int warp = blockIdx.z * block_warps + in_block;
+  const int strip_warps = kStaged ? p.warps : blockDim.x / kWarp;
+  const int warps = kDepth<kStrips> * strip_warps;
+  const int warp = blockIdx.z * strip_warps + in_block % strip_warps;
   const int g = lane / 4, t = lane % 4;
   const int chunks = static_cast<int>(p.k / kMmaChunk);
   const int64_t first = static_cast<int64_t>(blockIdx.y) * (8 * kTiles);
   const int rows = static_cast<int>(min(p.m - first, static_cast<int64_t>(8 * kTiles)));
   const unsigned strips = (p.n + kMmaStrip - 1) / kMmaStrip, columns = strips * kMmaStrip;
-  const unsigned strip = blockIdx.x * kStrips, column = strip * kMmaStrip;
+  const unsigned groups = kStaged ? blockDim.x / kWarp / p.warps : 1;  // of warps, with strips
+  const unsigned strip = min((blockIdx.x * groups + in_block / strip_warps) * kStrips, strips - 1);
+  const unsigned column = strip * kMmaStrip;
   // Strips past the last repeat it; what they compute is not written.
   const auto own = [&](unsigned s) { return kStrips == 1 ? s : min(s, strips - strip - 1); };
   constexpr int kPackedChunk = kVectors<kFormat> * kWarp;
@@ -212,16 +271,25 @@ __global__ void PTERON_CLUSTER(kStrips) __launch_bounds__(kMaxWarps* kWarp, kTil
     weight += warps * kPackedChunk;
     asm volatile("cp.async.commit_group;");
   };
+  T* const staged = reinterpret_cast<T*>(reinterpret_cast<Stage*>(memory) +
+                                         blockDim.x / kWarp * kStages<kStrips>);
+  T* const norm = staged + p.k;
+  if (kStaged && p.norm) {  // part of the first group of copies
+    for (int i = threadIdx.x; i < p.k / 8; i += blockDim.x) {
+      copy_async(true, norm + i * 8, p.norm + i * 8);
+    }
+  }
 #pragma unroll
   for (int i = 0; i < kStages<kStrips> - 1; ++i) load(warp + i * warps, stages[i]);
   wait_for_kernels_before();  // what was copied before is constant, as the pass over GEMMs makes it
 
+  if constexpr (kStaged) stage<T, kStages<kStrips> - 2>(p, staged, p.norm ? norm : nullptr);
   // Rows past the last repeat it; what they compute is not written.
   const uint2* x[kTiles];
 #pragma unroll
   for (int tile = 0; tile < kTiles; ++tile) {
     const int64_t row = first + min(8 * tile + g, rows - 1);
-    x[tile] = reinterpret_cast<const uint2*>(p.x + row * p.k) + t;
+    x[tile] = reinterpret_cast<const uint2*>(kStaged ? staged : p.x + row * p.k) + t;
   }
   float sums[kStrips][kTiles][4] = {};
   for (int begin = warp; begin < chunks; begin += kStages<kStrips> * warps) {
@@ -287,24 +355,45 @@ __global__ void PTERON_CLUSTER(kStrips) __launch_bounds__(kMaxWarps* kWarp, kTil
   asm volatile("cp.async.wait_all;");
   __syncthreads();
 
-  auto* shared = reinterpret_cast<float*>(memory);  // [block_warps][kStrips * kTiles * 4][kWarp]
+  auto* shared = reinterpret_cast<float*>(memory);  // [warps][kStrips * kTiles * 4][kWarp]
   constexpr int kSums = kStrips * kTiles * 4 * kWarp;
 #pragma unroll
   for (int i = 0; i < kSums / kWarp; ++i) {
     shared[in_block * kSums + i * kWarp + lane] = sums[i / 4 / kTiles][i / 4 % kTiles][i % 4];
   }
   __syncthreads();
-  const auto write = [&](int at, float sum) {
-    const int i = at / kWarp, l = at % kWarp;
-    const int64_t row = first + i / 4 % kTiles * 8 + l % 4 * 2 + i % 2;
-    const int64_t j = column + i / 4 / kTiles * kMmaStrip + l / 4 + i % 4 / 2 * 8;
-    if (row >= p.m || j >= p.n) return;
-    if (!kScales) sum *= static_cast<float>(p.scales[j]);
-    p.out[row * p.n + j] = static_cast<T>(sum);
-  };
-  for (int at = threadIdx.x; at < kSums; at += blockDim.x) {
+  const auto total = [&](int at) {  // at: [groups][kSums]
+    const float* of = shared + at / kSums * (strip_warps - 1) * kSums + at;
     float sum = 0;
-    for (int w = 0; w < block_warps; ++w) sum += shared[w * kSums + at];
+    for (int w = 0; w < strip_warps; ++w) sum += of[w * kSums];
+    return sum;
+  };
+  const auto write = [&](int sum_at, float sum) {
+    const int64_t column = (blockIdx.x * groups + sum_at / kSums) * kStrips * kMmaStrip;
+    const int at = sum_at % kSums;
+    const int i = at / kWarp, l = at % kWarp, half = i % 4 / 2;
+    const int64_t row = first + i / 4 % kTiles * 8 + l % 4 * 2 + i % 2;
+    const int64_t j = column + i / 4 / kTiles * kMmaStrip + l / 4 + half * 8;
+    if (row >= p.m || j >= p.n) return;
+    const auto rounded = [&](float sum, int64_t j) {
+      return static_cast<float>(
+          static_cast<T>(kScales ? sum : sum * static_cast<float>(p.scales[j])));
+    };
+    float result = rounded(sum, j);
+    int64_t to = row * p.n + j;
+    if constexpr (kTiles == 1) {
+      if (p.residual) result += static_cast<float>(p.residual[to]);
+      if (p.gated) {
+        if (half) return;
+        const T silu = static_cast<T>(result / (1 + __expf(-result)));
+        result = static_cast<float>(silu) * rounded(total(sum_at + 2 * kWarp), j + 8);
+        to = row * (p.n / 2) + column / 2 + l / 4;
+      }
+    }
+    p.out[to] = static_cast<T>(result);
+  };
+  for (int at = threadIdx.x; at < groups * kSums; at += blockDim.x) {
+    const float sum = total(at);
     if constexpr (kDepth<kStrips> == 1) {
       write(at, sum);
     } else {
@@ -361,30 +450,44 @@ __global__ void dequantize_kernel(__grid_constant__ const Operands<T> p, T* out)
 }
 
 template <typename T, QuantizedFormat kFormat, int kTiles, int kStrips, int kScales,
-          bool kZeroPoints>
-Error few_rows(const Operands<T>& p, cudaStream_t stream) {
-  constexpr auto kKernel = few_rows_kernel<T, kFormat, kTiles, kStrips, kScales, kZeroPoints>;
+          bool kZeroPoints, bool kStaged = false>
+Error few_rows(Operands<T> p, cudaStream_t stream) {
+  constexpr auto kKernel =
+      few_rows_kernel<T, kFormat, kTiles, kStrips, kScales, kZeroPoints, kStaged>;
   constexpr int kColumns = kStrips * kMmaStrip, kMost = kStrips > 2 ? kMaxWarps / 2 : kMaxWarps;
-  const dim3 grid(static_cast<unsigned>((p.n + kColumns - 1) / kColumns),
-                  static_cast<unsigned>((p.m + 8 * kTiles - 1) / (8 * kTiles)), kDepth<kStrips>);
+  dim3 grid(static_cast<unsigned>((p.n + kColumns - 1) / kColumns),
+            static_cast<unsigned>((p.m + 8 * kTiles - 1) / (8 * kTiles)), kDepth<kStrips>);
   const int64_t blocks = static_cast<int64_t>(grid.x) * grid.y * grid.z;
   const int64_t chunks = (p.k / kMmaChunk + grid.z - 1) / grid.z;
-  const auto warps = static_cast<int>(
+  auto warps = static_cast<int>(
       std::clamp<int64_t>(kMostWarps / blocks, 1, std::min<int64_t>(kMost, chunks)));
   constexpr int kNbytes =
       std::max<int>(kStages<kStrips> * kStrips * sizeof(Chunk<T, kFormat, kScales, kZeroPoints>),
                     kStrips * kTiles * 4 * kWarp * sizeof(float));  // of a warp
-  if (warps * kNbytes > (48 << 10)) {
+  const int staged = kStaged ? static_cast<int>(p.k * sizeof(T)) * (p.norm ? 2 : 1) : 0;
+  if constexpr (kStaged) {  // a full block, for several strips if warps are left
+    int all = kMaxWarps;
+    while (all > 1 && all * kNbytes + staged > p.most_shared) all /= 2;
+    p.warps = std::min(warps, all);
+    while (p.warps & (p.warps - 1)) p.warps &= p.warps - 1;
+    warps = all;
+    grid.x = (grid.x + warps / p.warps - 1) / (warps / p.warps);
+  }
+  const int nbytes = warps * kNbytes + staged;
+  if (nbytes > (48 << 10)) {
     PTERON_CUDA_RETURN_IF_ERROR(
-        cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize, warps * kNbytes),
+        cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize, nbytes),
         "asking for shared memory");
   }
-  launch_early(kKernel, grid, warps * kWarp, warps * kNbytes, stream, p);
+  launch_early(kKernel, grid, warps * kWarp, nbytes, stream, p);
   return launched("launching a GEMM with a quantized weight");
 }
 
 template <typename T, QuantizedFormat kFormat, int kScales, bool kZeroPoints>
 Error few_rows(const Operands<T>& p, cudaStream_t stream) {
+  if (p.norm || (p.m == 1 && p.k >= kLongRow && p.k <= aoti::kMmaMostNormalized)) {
+    return few_rows<T, kFormat, 1, 1, kScales, kZeroPoints, true>(p, stream);
+  }
   if (p.m <= 8) return few_rows<T, kFormat, 1, 1, kScales, kZeroPoints>(p, stream);
   if (p.major < 9 || p.m <= 16 || p.n <= 64 * kMmaStrip) {
     return few_rows<T, kFormat, 2, 1, kScales, kZeroPoints>(p, stream);
@@ -443,23 +546,48 @@ Error launch(const aoti::QuantizedMmaCall& call, const DeviceScope& scope) {
   if (call.group_size < call.x.size(1)) {
     for (group_shift = 5; (int64_t{1} << group_shift) < call.group_size;) ++group_shift;
   }
-  int major = 0;
+  int major = 0, most_shared = 0;
   PTERON_CUDA_RETURN_IF_ERROR(
       cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, scope.device()),
       "asking for the compute capability");
-  const Operands<T> p{call.x.data_as<const T>(),
-                      static_cast<const uint4*>(call.weight.data()),
-                      call.scales.data_as<const T>(),
-                      call.zero_points ? call.zero_points->data_as<const float>() : nullptr,
-                      call.out.data_as<T>(),
-                      call.out.size(0),
-                      call.out.size(1),
-                      call.x.size(1),
-                      group_shift,
-                      major};
+  PTERON_CUDA_RETURN_IF_ERROR(
+      cudaDeviceGetAttribute(&most_shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, scope.device()),
+      "asking for the shared memory of a block");
+  Operands<T> p{call.x.data_as<const T>(),
+                static_cast<const uint4*>(call.weight.data()),
+                call.scales.data_as<const T>(),
+                call.zero_points ? call.zero_points->data_as<const float>() : nullptr,
+                call.out.data_as<T>(),
+                call.out.size(0),
+                call.out.size(1) * (call.gated ? 2 : 1),
+                call.x.size(1),
+                group_shift,
+                major,
+                most_shared,
+                0,
+                call.norm ? call.norm->data_as<const T>() : nullptr,
+                static_cast<float>(call.epsilon),
+                call.residual ? call.residual->data_as<const T>() : nullptr,
+                call.gated};
+  const auto is_aligned = [](const void* data, size_t nbytes) {
+    return reinterpret_cast<uintptr_t>(data) % nbytes == 0;
+  };
+  const bool is_fused = p.norm || p.residual || p.gated;
+  slim::StorageRef row;
+  if (is_fused && !is_aligned(p.x, sizeof(uint2))) {
+    const auto nbytes = static_cast<size_t>(p.k) * sizeof(T);
+    PTERON_ASSIGN_OR_RETURN(row, allocate_scratch(nbytes, scope.device()));
+    PTERON_CUDA_RETURN_IF_ERROR(
+        cudaMemcpyAsync(row->data, p.x, nbytes, cudaMemcpyDeviceToDevice, scope.stream()),
+        "copying a row");
+    p.x = static_cast<const T*>(row->data);
+  }
   // These shapes of mma are of sm_80.
-  const bool few =
-      p.m < kManyRows && major >= 8 && reinterpret_cast<uintptr_t>(p.x) % sizeof(uint2) == 0;
+  const bool few = p.m < kManyRows && major >= 8 && is_aligned(p.x, sizeof(uint2));
+  PTERON_CHECK_OR_RETURN(!is_fused || (few && is_aligned(p.norm, sizeof(uint4))),
+                         Error::NotSupported,
+                         "%s: a fused GEMM needs compute capability 8.0, and its norm 16 bytes",
+                         call.x.describe().c_str());
   const ScalarType dtype = type_of(call.out);
   switch (call.format) {
     case QuantizedFormat::kInt4:

@@ -44,7 +44,43 @@ def cases() -> Iterator[Json]:
     scale = parameters(1, 20, torch.bfloat16, 1)
     for layout, x in layouts(numbers(5, 128, dtype=torch.bfloat16)):
         yield _case(layout, x, pack(weight("int8", 128, 20)), scale, None, 20)
+    yield from _fused()
     yield from _errors()
+
+
+#: Rows and columns of the weight: less and more than a warp has, several strips a block, long rows.
+_FUSED_SIZES = [(64, 16), (192, 144), (64, 4112), (4096, 16), (16384, 16)]
+
+
+def _fused() -> Iterator[Json]:
+    for dtype, kind, group in (
+        (torch.bfloat16, "int4", 32),
+        (torch.bfloat16, "int8", 0),
+        (torch.float16, "int4", 64),
+        (torch.float16, "float8", 0),
+    ):
+        for k, n in _FUSED_SIZES:
+            scale = parameters(k // (group or k), n, dtype, 1) / 64
+            norm, residual = numbers(k, dtype=dtype, seed=4), numbers(1, n, dtype=dtype, seed=5)
+            x, packed = numbers(1, k, dtype=dtype, seed=3) / 4, pack(weight(kind, k, n))
+            whats = ("norm", "norm residual", "residual", "gated", "norm gated")
+            for what in whats if k * n < 1 << 15 else whats[::4]:
+                name = f"fused/{short(dtype)}/{kind}/{k}x{n}/{what.replace(' ', '_')}"
+                arguments = (norm if "norm" in what else None, 1e-5)
+                more = (residual if "residual" in what else None, "gated" in what)
+                yield case(
+                    name,
+                    *("fused_quantized_mma", x, packed, scale, None, n, *arguments, *more),
+                    tolerance=2 * TOLERANCE[dtype],
+                )
+    scale, norm = parameters(1, 16, torch.bfloat16, 1) / 64, numbers(128, dtype=torch.bfloat16)
+    for layout, x in layouts(numbers(1, 128, dtype=torch.bfloat16)):
+        packed = pack(weight("int8", 128, 16))
+        yield case(
+            f"fused/{layout}",
+            *("fused_quantized_mma", x, packed, scale, None, 16, norm, 1e-5, None, False),
+            tolerance=TOLERANCE[torch.bfloat16],
+        )
 
 
 def _case(name: str, *arguments: Any) -> Json:
@@ -77,3 +113,20 @@ def _errors() -> Iterator[Json]:
     yield wrong("small_groups", groups, scales=parameters(8, 20, torch.float16, 0))
     float8 = pack(weight("float8", 128, 20))
     yield wrong("float8", "of float8 one group without zero points", weight=float8)
+
+    def unfused(name: str, *parts: str, **changes: Any) -> Json:
+        named: dict[str, Any] = dict(
+            x=numbers(1, 128, dtype=torch.float16), weight=pack(weight("int8", 128, 16)),
+            scales=parameters(2, 16, torch.float16, 0), zero_points=None, columns=16, norm=None,
+            epsilon=0.0, residual=None, gated=False,
+        )  # fmt: skip
+        arguments = (named | changes).values()
+        return error(f"fused/{name}", "fused_quantized_mma", *arguments, parts=parts)
+
+    row = "expected one row of at most 16384 elements, a norm and a residual of its dtype"
+    yield unfused("rows", row, x=numbers(2, 128, dtype=torch.float16))
+    yield unfused("norm", "norm float32[128]", row, norm=numbers(128))
+    yield unfused("residual", row, residual=numbers(1, 20, dtype=torch.float16))
+    both = numbers(1, 16, dtype=torch.float16)
+    yield unfused("both", "16 columns of two matrices", row, residual=both, gated=True)
+    yield unfused("half", "12 columns of two matrices", row, columns=12, gated=True)
