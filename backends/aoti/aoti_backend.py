@@ -327,6 +327,9 @@ class AotiBackend(DeviceBackend[OptionsT]):
     ) -> list[inductor.GeneratedCode]:
         """Sources with the preferred options or, if Inductor fails, with fallback options."""
         entries = cls.get_aoti_compile_options(options)
+        if program.range_constraints and entries.get("combo_kernels"):
+            # The grid of such a kernel with dynamic sizes does not compile in torch 2.11.
+            entries = {**entries, "combo_kernels": False}
 
         def compile_each(index: int, code: inductor.GeneratedCode) -> None:
             _compile_early(targets[index].machine, cls.get_device_name(), code)

@@ -98,6 +98,14 @@ def test_kernels_that_do_not_depend_on_each_other_are_one() -> None:
     )
 
 
+def test_kernels_of_dynamic_sizes_stay_apart() -> None:
+    inputs, dynamic = (torch.randn(8, 64), torch.randn(3, 16)), torch.export.Dim("n", min=2)
+    program = torch.export.export(Independent(), inputs, dynamic_shapes=({0: dynamic}, None))
+    program = CudaBackend._prepare(program.run_decompositions(), SM_90)
+    (code,) = CudaBackend._generate(program, [CudaBackend.get_build_target(SM_90)], SM_90)
+    assert len(code.events) == 2
+
+
 class Residual(nn.Module):
     """Convolutions whose weights are computed and change layout during lowering."""
 
