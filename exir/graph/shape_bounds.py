@@ -154,17 +154,33 @@ def check_input_bounds(program: ExportedProgram, method: str) -> None:
 def sources_of_sizes(
     graph: torch.fx.Graph, inputs: Iterable[torch.fx.Node]
 ) -> Iterable[torch.fx.Node]:
-    """Inputs of the method that define symbols which `inputs` have only in sums and products."""
-    has: set[Any] = set()
-    needs: set[Any] = set()
-    for node in inputs:
-        for expression in _symbolic_sizes(node):
-            (has if expression.is_Symbol else needs).update(expression.free_symbols)
-    for node in graph.find_nodes(op="placeholder"):
-        sizes = (needs - has).intersection(_symbolic_sizes(node))
-        if sizes:
-            has |= sizes
-            yield node
+    """Inputs of the method that define symbols which `inputs` have only in sums and products: as a
+    size or, if there is none, as the one symbol of a linear one (`16 * n`)."""
+    inputs = list(inputs)
+    placeholders = graph.find_nodes(op="placeholder")
+    sizes = [size for node in inputs for size in _symbolic_sizes(node)]
+    needs = {symbol for size in sizes if not size.is_Symbol for symbol in size.free_symbols}
+    for defined in (_sizes_alone, _linear_sizes):
+        for node in inputs:
+            needs -= defined(node)
+        for node in placeholders:
+            if found := needs & defined(node):
+                needs -= found
+                yield node
+
+
+def _sizes_alone(node: torch.fx.Node) -> set[Any]:
+    return {size for size in _symbolic_sizes(node) if size.is_Symbol}
+
+
+def _linear_sizes(node: torch.fx.Node) -> set[Any]:
+    return {
+        symbol
+        for size in _symbolic_sizes(node)
+        if len(size.free_symbols) == 1
+        for symbol in size.free_symbols
+        if size.diff(symbol).is_number
+    }
 
 
 def _symbolic_sizes(node: torch.fx.Node) -> list[Any]:

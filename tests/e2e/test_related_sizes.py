@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch.export import Dim
+from torch.nn import functional
 
 from pteron.runtime import InvalidArgumentError
 from tests.e2e.lowering import lower_to_file
@@ -33,6 +34,15 @@ def h(least: int = 1) -> Any:
     return Dim("h", min=least, max=9)
 
 
+def patches(x: torch.Tensor) -> torch.Tensor:
+    """Attention over the patches of images of any size, and one more token."""
+    parts = x.unflatten(3, (-1, 4)).unflatten(2, (-1, 4)).permute(0, 2, 4, 1, 3, 5)
+    tokens = parts.flatten(3).flatten(1, 2)
+    tokens = torch.cat([tokens.new_ones(x.shape[0], 1, tokens.shape[2]), tokens], 1)
+    query, key, value = tokens.repeat(1, 1, 3).unflatten(2, (3, 2, -1)).permute(2, 0, 3, 1, 4)
+    return functional.scaled_dot_product_attention(query, key, value).transpose(1, 2).flatten(2)
+
+
 # Name: function, sizes of the example, dynamic shapes, sizes that work, sizes that do not.
 CASES: dict[str, tuple[Function, Any, Any, list[Any], list[Any]]] = {
     "4h": (torch.relu, [(8,)], [{0: 4 * h()}], [(4,), (8,), (36,)], [(5,), (0,), (2,), (40,)]),
@@ -47,6 +57,13 @@ CASES: dict[str, tuple[Function, Any, Any, list[Any], list[Any]]] = {
         [{1: 4 * h()}],
         [(3, 4), (3, 36)],
         [(3, 6), (4, 8), (3, 0)],
+    ),
+    "patches": (
+        patches,
+        [(2, 3, 8, 12)],
+        [{0: Dim("b", max=5), 2: 4 * h(2), 3: 4 * Dim("w", min=2, max=9)}],
+        [(1, 3, 12, 8), (5, 3, 36, 36), (3, 3, 8, 20)],
+        [(1, 3, 12, 10), (1, 3, 4, 8), (6, 3, 8, 12)],
     ),
     "2h_and_h": (
         lambda x, y: torch.cat([y, y]) + x,

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias
 import torch
 import torch.nn.functional as F
 from torch.fx import GraphModule, Node
+from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.fx.passes.infra.pass_base import PassBase, PassResult
 
@@ -230,10 +231,11 @@ def _row_major(tensor: torch.Tensor) -> list[Any]:
 
 def _has_strides(tensor: torch.Tensor, strides: Sequence[Any]) -> bool:
     """Whether the strides are statically known to be equal, except in dimensions of size 1."""
-    return all(
-        (isinstance(size, int) and size == 1) or statically_known_true(x == y)
-        for size, x, y in zip(tensor.shape, tensor.stride(), strides, strict=True)
-    )
+    with disable_proxy_modes_tracing():  # sizes from outside of the trace are not tracked in it
+        return all(
+            (isinstance(size, int) and size == 1) or statically_known_true(x == y)
+            for size, x, y in zip(tensor.shape, tensor.stride(), strides, strict=True)
+        )
 
 
 def has_attention(graph_module: GraphModule) -> bool:

@@ -187,16 +187,30 @@ def test_complex_numbers_go_by_their_functions() -> None:
     assert list(reasons(rotate, torch.randn(4, 2), shims=without)) == ["aten.mul.Tensor"]
 
 
-def test_strides_do_not_have_to_say_the_sizes_that_they_are_of() -> None:
+class Joins(torch.nn.Module):
     """view merges dimensions, of which the stride is Min(8, 8*n) then."""
 
-    class Joins(torch.nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            rows = x.view(1, *x.shape).view(1, -1, 8)
-            return torch.cat([rows], 1)
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows = x.view(1, *x.shape).view(1, -1, 8)
+        return torch.cat([rows], 1)
 
-    shapes = ({0: torch.export.Dim("b", max=8), 1: torch.export.Dim("n", max=32)},)
-    program = torch.export.export(Joins(), (torch.randn(2, 10, 8),), dynamic_shapes=shapes)
+
+class Patches(torch.nn.Module):
+    """Numbers of patches are sizes of no tensor but their product."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        parts = x.unflatten(1, (-1, 4)).unflatten(0, (-1, 4)).transpose(1, 2)
+        return torch.cat([parts.flatten(2).flatten(0, 1)], 1)
+
+
+@pytest.mark.parametrize(
+    ("module", "sizes", "times"), [(Joins(), (2, 10, 8), 1), (Patches(), (8, 12), 4)]
+)
+def test_results_do_not_have_to_say_the_sizes_that_they_are_of(
+    module: torch.nn.Module, sizes: tuple[int, ...], times: int
+) -> None:
+    shapes = ({dim: times * torch.export.Dim(f"n{dim}", min=2, max=32) for dim in (0, 1)},)
+    program = torch.export.export(module, (torch.randn(sizes),), dynamic_shapes=shapes)
     support = OpSupport(Target("cpu"), shim_list.load("cpu").names)
     calls = program.run_decompositions().graph.find_nodes(
         op="call_function", target=aten.cat.default
