@@ -242,6 +242,21 @@ def _terms(target: Any, args: Any, result: Any) -> float:
     return summed.shape[-1] if summed.dim() else 1
 
 
+def _size_of_terms(target: Any, args: Any, kwargs: Any) -> torch.Tensor | None:
+    """The root of the sum of the squares of an element's terms, of which the result may be a small
+    difference; None if it is not known."""
+    packet = getattr(target, "overloadpacket", None)
+    tensors = [value for value in args if isinstance(value, torch.Tensor)]
+    if packet in (_aten.var, _aten.var_mean) or not all(x.is_floating_point() for x in tensors):
+        return None
+    squares = [x.float().square() if isinstance(x, torch.Tensor) else x for x in args]
+    factors = {k: v * v if k in ("alpha", "beta") else v for k, v in kwargs.items()}
+    total: torch.Tensor = target(*squares, **factors)
+    if packet is _aten.mean:
+        total = total * (total.numel() / max(1, tensors[0].numel()))
+    return total.sqrt()
+
+
 _CONVERSIONS = {_aten._to_copy, _aten.to}
 
 
@@ -281,7 +296,7 @@ _PART = 1 << 15
 class RoundingInterpreter(CheckingInterpreter):
     """Perturbs user inputs and each result by up to `scale` ULP at random, deterministic by seed.
     Results of approximated operators are perturbed by the approximation's error, and sums by the
-    error of sequential summation, relative to the magnitude around. Multiples of one half are not
+    error of sequential summation, relative to the magnitude around or that of their terms. Multiples of one half are not
     perturbed: zeros, counts and ties are exact. Eigenvectors and singular vectors get other signs.
 
     The change of the outputs is the effect of rounding, also where a comparison, a sort or a
@@ -341,7 +356,10 @@ class RoundingInterpreter(CheckingInterpreter):
                 each += torch.finfo(torch.float16).eps * self._scale
             if result.dtype == torch.float64:
                 each *= torch.finfo(torch.float64).eps / torch.finfo(torch.float32).eps
-            return self._rounded(result, each * typical_magnitude(result.abs().float()))
+            around = typical_magnitude(result.abs().float())
+            if (size := _size_of_terms(target, args, kwargs)) is not None:
+                around = torch.maximum(around, size.to(around).nan_to_num_(0, 0, 0))
+            return self._rounded(result, each * around)
         return pytree.tree_map(self._rounded, result)
 
     def _rounded(self, value: Any, absolute: torch.Tensor | float = 0.0) -> Any:

@@ -193,6 +193,30 @@ def test_long_sums_round_more_and_large_rows_by_themselves() -> None:
     assert 8 < of[4096][:, 4].mean() / of[16][:, 4].mean() < 32
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, w: x @ w,
+        lambda x, w: torch.addmm(torch.full((1,), 0.1), x, w),
+        lambda x, w: torch.addmm(torch.full((1,), 2000.0), x, w, beta=5e-4, alpha=-0.5),
+        lambda x, w: torch.bmm(x[None], w[None]),
+        lambda x, w: torch.nn.functional.linear(x, w.t()),
+        lambda x, w: torch.conv1d(x[None], w.t()[None]),
+    ],
+)
+def test_small_differences_of_large_terms_round_as_these(function: Any) -> None:
+    """Numbers that are exact are not perturbed themselves; the weight is a constant."""
+    weight = torch.full((3, 1), 0.3)
+    run = traced(lambda x: function(x, weight), torch.tensor([[3000.0, -3000.0, 0.5]]))
+    assert 1e-6 < _rounding(run, 2).max() < 1e-3
+
+
+def test_means_round_as_their_terms() -> None:
+    values = torch.tensor([[3000.3, -3000.0, 0.5]])
+    run = traced(lambda x: x.mean(1) + values.mean(1), torch.tensor([[0.5, 1.0, 1.5]]))
+    assert 1e-6 < _rounding(run, 2).max() < 1e-3
+
+
 @pytest.mark.parametrize("dtype", [torch.int32, torch.uint8, torch.uint64])
 def test_what_c_leaves_open_is_left_open(dtype: torch.dtype) -> None:
     run = traced(lambda x: x.to(dtype).to(torch.int32), torch.tensor([1.0, NAN, 1e30]))
