@@ -296,8 +296,9 @@ _PART = 1 << 15
 class RoundingInterpreter(CheckingInterpreter):
     """Perturbs user inputs and each result by up to `scale` ULP at random, deterministic by seed.
     Results of approximated operators are perturbed by the approximation's error, and sums by the
-    error of sequential summation, relative to the magnitude around or that of their terms. Multiples of one half are not
-    perturbed: zeros, counts and ties are exact. Eigenvectors and singular vectors get other signs.
+    error of sequential summation, relative to the magnitude around or that of their terms.
+    Multiples of one half are not perturbed: zeros, counts and ties are exact. Eigenvectors and
+    singular vectors get other signs.
 
     The change of the outputs is the effect of rounding, also where a comparison, a sort or a
     choice among experts turns a tiny difference into a large one.
