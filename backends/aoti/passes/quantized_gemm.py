@@ -244,7 +244,8 @@ def _replace_by_fragments(
     is_plain = fuse and not any(bias for _, bias, *_ in members)
     gate = gate_of(nodes) if is_plain and len(nodes) == 2 else None
     residual = residual_of(first) if is_plain and len(nodes) == 1 else None
-    if gate and weights[0].values.shape[1] % (quantized_mma.STRIP // 2):
+    shapes = {weight.values.shape for weight in weights}
+    if gate and (len(shapes) > 1 or weights[0].values.shape[1] % (quantized_mma.STRIP // 2)):
         gate = None
     widths = [-(-weight.values.shape[1] // quantized_mma.STRIP) for weight in weights]
     sizes = [width * quantized_mma.STRIP for width in widths]
