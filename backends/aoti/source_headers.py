@@ -118,6 +118,10 @@ KERNEL_HEADER = """#include <omp.h>
 #include <torch/csrc/inductor/cpp_prefix.h>
 #include <c10/util/Unroll.h>
 
+// See backends/cpu/runtime/shims/micro_gemm.cpp.
+extern "C" bool aoti_torch_cpu_multiply_pairs(const void*, int64_t, const void*, int64_t, float*,
+                                              int64_t, int64_t, int64_t, int64_t, bool);
+
 // Threads of one parallel region: what the host allows, no more than have something to do.
 static inline int pteron_threads(int64_t useful) {
   const int64_t available = omp_get_max_threads();

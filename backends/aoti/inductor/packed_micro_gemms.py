@@ -83,6 +83,11 @@ static void {{name}}_pairs(
     const at::BFloat16* A, const at::BFloat16* B, float* C,
     int64_t M, int64_t K, int64_t lda, int64_t ldb, int64_t ldc
 ) {
+    // With AMX, whose tiles of few rows take as long as full ones.
+    if (M > {{block_m}} &&
+        aoti_torch_cpu_multiply_pairs(A, lda, B, ldb, C, ldc, M, {{block_n}}, K, accum)) {
+        return;
+    }
     for (int64_t m = 0; m < M; m += {{block_m}}) {
         switch (std::min<int64_t>(M - m, {{block_m}})) {
 {%- for rows in range(block_m, 0, -1) %}

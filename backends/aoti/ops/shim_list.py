@@ -7,6 +7,7 @@ One entry per symbol, in a device's `shims.inc` and its includes::
     AOTI_CONSTANT_SHIM(dtype_bool, 1, 11)
     SLEEF_SHIM(Sleef_expf8_u10, 1)     // vector mathematics
     OPENMP_SHIM(GOMP_parallel, 2)      // parallel regions
+    MICRO_GEMM_SHIM(aoti_torch_cpu_multiply_pairs, 4)  // parts of GEMMs
     CUDA_SHIM(cudaMalloc, 1)           // of the CUDA runtime and driver
 """
 
@@ -23,6 +24,7 @@ _OF_DEVICE = {
         "cpu/runtime/shims/shims.inc",
         "cpu/runtime/vector_math/sleef.inc",
         "cpu/runtime/openmp/openmp.inc",
+        "cpu/runtime/shims/micro_gemm.inc",
     ),
     "cuda": ("cuda/runtime/shims/shims.inc",),
     "mps": ("apple/metal/runtime/shims/shims.inc",),

@@ -40,7 +40,7 @@ template <typename T>
 void gemm_serial(double alpha, Matrix<const T> a, Matrix<const T> b, double beta, Matrix<T> out);
 
 // Instruction sets of gemm_int8, each better than those before it.
-enum class Int8Isa { kNone, kAvx2, kAvx512Vnni };
+enum class Int8Isa { kNone, kAvx2, kAvx512Vnni, kAmx };
 
 // The best that the processor has.
 Int8Isa best_int8_isa();

@@ -12,7 +12,7 @@ namespace {
 
 std::vector<Int8Isa> instruction_sets() {
   std::vector<Int8Isa> sets{Int8Isa::kNone};
-  for (const Int8Isa isa : {Int8Isa::kAvx2, Int8Isa::kAvx512Vnni}) {
+  for (const Int8Isa isa : {Int8Isa::kAvx2, Int8Isa::kAvx512Vnni, Int8Isa::kAmx}) {
     if (isa <= best_int8_isa()) sets.push_back(isa);
   }
   return sets;
@@ -65,7 +65,8 @@ INSTANTIATE_TEST_SUITE_P(Sizes, GemmInt8,
                          testing::Values(std::tuple(1, 1, 1), std::tuple(1, 4, 32),
                                          std::tuple(13, 7, 33), std::tuple(12, 64, 64),
                                          std::tuple(25, 130, 95), std::tuple(3, 0, 5),
-                                         std::tuple(0, 4, 4), std::tuple(200, 300, 70)));
+                                         std::tuple(0, 4, 4), std::tuple(200, 300, 70),
+                                         std::tuple(65, 256, 96)));
 
 }  // namespace
 }  // namespace pteron::cpu
