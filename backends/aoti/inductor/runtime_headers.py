@@ -140,6 +140,7 @@ class function;
   if (C10_UNLIKELY(!(condition))) {                                                    \\
     throw std::runtime_error("expected that " #condition "; torch says " #__VA_ARGS__); \\
   }
+#define TORCH_CHECK_MSG(condition, type, message) message
 #define TORCH_INTERNAL_ASSERT TORCH_CHECK
 #define TORCH_INTERNAL_ASSERT_DEBUG_ONLY(...) static_cast<void>(0)
 """
