@@ -38,7 +38,7 @@ from pteron.backends.aoti.inductor.release import (
     release,
 )
 from pteron.backends.aoti.inductor.runtime_functions import callers_functions
-from pteron.backends.aoti.inductor.runtime_headers import standard_headers
+from pteron.backends.aoti.inductor.runtime_headers import short_headers, standard_headers
 from pteron.backends.aoti.inductor.tuning import compile_workers_started_by, tuning
 
 __all__ = [
@@ -68,6 +68,7 @@ __all__ = [
     "move_to_absent_gpu",
     "operator_functions",
     "release",
+    "short_headers",
     "signature",
     "standard_headers",
     "tuning",

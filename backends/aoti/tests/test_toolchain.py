@@ -21,6 +21,7 @@ from pteron.backends.aoti.object_cache import ObjectCache
 from pteron.backends.aoti.source_headers import ENTRY_POINTS
 from pteron.backends.aoti.toolchain import Machine, ToolchainError
 
+V2 = Machine(("-march=x86-64-v2", "-DCPU_CAPABILITY=DEFAULT"))
 V3 = Machine(("-march=x86-64-v3", "-DCPU_CAPABILITY_AVX2"))
 V4 = Machine(("-march=x86-64-v4", "-DCPU_CAPABILITY_AVX512"), wide_vectors=True)
 
@@ -80,9 +81,8 @@ def assembly(kernels: str, machine: Machine) -> str:
     source = step.kernels(kernels)
     flags = (*step.common_flags, *source.flags)
     command = [*step.compiler.command, *flags, "-S", "-x", "c++", "-", "-o", "-"]
-    done = subprocess.run(
-        command, input=source.header + source.text, capture_output=True, text=True, check=True
-    )
+    text = f'{source.short}{source.header}#line 1 "<stdin>"\n{source.text}'
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
     return done.stdout
 
 
@@ -185,6 +185,75 @@ def test_a_model_reads_few_headers() -> None:
     assert "/aoti_runtime/model_base.h" in done.stdout
     for name in ("bits/regex.h", "bits/fs_path.h", "immintrin.h"):
         assert f"/{name}" not in done.stdout
+
+
+#: What headers declare that only some kernels use, and what of their text needs it.
+RARELY_USED = {
+    "streambuf": "",
+    "__shared_count": "mm_get_thread_blocking",
+    "_Rb_tree": "mm_get_thread_blocking",
+    "_mm_sha1msg1_epu32": 'target("avx512bf16")',
+}
+
+
+@pytest.mark.parametrize("kernels", sorted(set(RARELY_USED.values())))
+@pytest.mark.parametrize("machine", [V2, V3, V4])
+def test_kernels_read_few_headers(machine: Machine, kernels: str) -> None:
+    step = toolchain.BuildStep(toolchain.find_compiler(), machine, "cpu", None)
+    source = step.kernels(f"// {kernels}\n")
+    assert source.short
+    command = [*step.compiler.command, *step.common_flags, *source.flags, "-x", "c++", "-"]
+    text = source.short + source.header + source.text
+    done = subprocess.run([*command, "-E"], input=text, capture_output=True, text=True, check=True)
+    subprocess.run([*command, "-fsyntax-only"], input=text, text=True, check=True)
+    for name, user in RARELY_USED.items():
+        is_read = re.search(rf"(class|struct|int|^) *\b{name}\b", done.stdout, re.MULTILINE)
+        is_expected = user == kernels != "" and not (machine is V2 and name.startswith("_mm"))
+        assert bool(is_read) == is_expected, name
+
+
+@pytest.mark.parametrize("bits,machine", [(256, V3), (512, V4)])
+def test_few_headers_make_the_same_code(
+    bits: int, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernels = generate(bits).kernels
+
+    def instructions() -> list[str]:
+        """In any order, since that of functions differs, without labels and what runs at load."""
+        text = re.sub(r"\n_GLOBAL__sub_I.*?\t\.size\t", "", assembly(kernels, machine), flags=re.S)
+        return sorted(re.sub(r"\.L\w*\d", ".L", line) for line in re.findall(r"\n\t\w.*", text))
+
+    short = instructions()
+    monkeypatch.setattr(toolchain, "short_headers", lambda kernels: "")
+    assert short == instructions()
+
+
+def test_what_needs_more_headers_gets_them(tmp_path: Path) -> None:
+    step = toolchain.build_step(V3, "cpu", ObjectCache(tmp_path, 1 << 30))
+    text = """#include <sstream>
+    extern "C" int kernel(int x) {
+      std::ostringstream text;
+      text << x;
+      return static_cast<int>(text.str().size());
+    }"""
+    source = step.kernels(text)
+    assert source.short and b"basic_ostringstream" in step.compile(source)
+    with pytest.raises(ToolchainError, match="not_declared"):
+        step.compile(step.kernels("int x = not_declared;"))
+
+
+@pytest.mark.parametrize("version,text", [("2.99.0", None), ("2.13.0", "throw Error(msg);")])
+def test_another_release_gets_all_headers(
+    version: str, text: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert inductor.short_headers("")
+    monkeypatch.setattr(torch, "__version__", version)
+    if text is not None:
+        header = tmp_path / "include/c10/util/Exception.h"
+        header.parent.mkdir(parents=True)
+        header.write_text(text)
+        monkeypatch.setattr(torch, "__file__", str(tmp_path / "__init__.py"))
+    assert inductor.short_headers("") == ""
 
 
 @pytest.mark.parametrize(
