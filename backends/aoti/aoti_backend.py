@@ -54,6 +54,11 @@ from pteron.exir.undelegated import UnsupportedOperatorsError
 
 _LOG = logging.getLogger(__name__)
 
+_aten = torch.ops.aten
+_SCANS = {_aten.cumsum.default, _aten.cumprod.default, _aten.logcumsumexp.default}
+_UNSPLIT = 8192
+"""Of how many elements Inductor splits no scan."""
+
 
 class ExperimentalWarning(FutureWarning):
     """An API is used that may change with any release."""
@@ -327,21 +332,28 @@ class AotiBackend(DeviceBackend[OptionsT]):
     ) -> list[inductor.GeneratedCode]:
         """Sources with the preferred options or, if Inductor fails, with fallback options."""
         entries = cls.get_aoti_compile_options(options)
-        if program.range_constraints and entries.get("combo_kernels"):
+        if entries.get("combo_kernels") and (
             # The grid of such a kernel with dynamic sizes does not compile in torch 2.11.
+            program.range_constraints or _has_long_scan(program)
+        ):
             entries = {**entries, "combo_kernels": False}
 
         def compile_each(index: int, code: inductor.GeneratedCode) -> None:
             _compile_early(targets[index].machine, cls.get_device_name(), code)
 
         tuned = [target.code for target in targets]
-        attempts = [("", tuned), ("aten.view as aten.reshape", tuned)]
+        attempts = [("", tuned, entries)]
+        if entries.get("combo_kernels"):
+            # Torch 2.11 generates no such kernel of which a part is a sort.
+            entries = {**entries, "combo_kernels": False}
+            attempts.append(("more kernels", tuned, entries))
+        attempts.append(("aten.view as aten.reshape", tuned, entries))
         if tuned[0].freeze:
             plain = [dataclasses.replace(target, freeze=False) for target in tuned]
-            attempts.append(("aten.view as aten.reshape and plain options", plain))
+            attempts.append(("aten.view as aten.reshape and plain options", plain, entries))
         failures: list[Exception] = []
-        for change, code_targets in attempts:
-            if failures:
+        for change, code_targets, entries in attempts:
+            if "aten.reshape" in change:
                 ReshapeInsteadOfViewPass()(program.graph_module)
             try:
                 codes = inductor.generate_variants(program, code_targets, entries, compile_each)
@@ -374,6 +386,17 @@ def _is_elsewhere(program: ExportedProgram) -> bool:
     """Whether a model was exported on a device other than the CPU."""
     values = [node.meta.get("val") for node in program.graph.nodes]
     return any(isinstance(value, torch.Tensor) and value.device.type != "cpu" for value in values)
+
+
+def _has_long_scan(program: ExportedProgram) -> bool:
+    """Whether Inductor may split a scan over thread blocks, which it does not in combo kernels."""
+    return any(
+        node.target in _SCANS
+        and max(node.all_input_nodes[0].meta["val"].shape, default=0) > _UNSPLIT
+        for module in program.graph_module.modules()
+        if isinstance(module, torch.fx.GraphModule)
+        for node in module.graph.nodes
+    )
 
 
 def _compile_early(machine: toolchain.Machine, device: str, code: inductor.GeneratedCode) -> None:

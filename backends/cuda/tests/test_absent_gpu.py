@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch._inductor.codegen.triton_combo_kernel import ComboKernel
 from torch._subclasses import FakeTensorMode
 from torch.export import default_decompositions
 
@@ -104,6 +105,50 @@ def test_kernels_of_dynamic_sizes_stay_apart() -> None:
     program = CudaBackend._prepare(program.run_decompositions(), SM_90)
     (code,) = CudaBackend._generate(program, [CudaBackend.get_build_target(SM_90)], SM_90)
     assert len(code.events) == 2
+
+
+class Scans(nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
+        return [x.cumsum(-1), y.exp(), y.sum(-1)]
+
+
+@pytest.mark.parametrize(("size", "kernels"), [(64, 1), (1 << 20, 2)])
+def test_long_scans_are_split_over_thread_blocks(size: int, kernels: int) -> None:
+    program = torch.export.export(Scans(), (torch.randn(size), torch.randn(3, 16)))
+    program = CudaBackend._prepare(program.run_decompositions(), SM_90)
+    (code,) = CudaBackend._generate(program, [CudaBackend.get_build_target(SM_90)], SM_90)
+    assert len(code.events) == kernels
+    assert ("triton_spl_fused" in code.model) == (kernels == 2)
+
+
+def test_kernels_stay_apart_if_inductor_cannot_join_them(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(*_args: Any, **_options: Any) -> None:
+        raise AssertionError("ops.sort is only supported in persistent reductions")
+
+    monkeypatch.setattr(ComboKernel, "create_triton_kernel", fails)
+    program = torch.export.export(Independent(), (torch.randn(8, 64), torch.randn(3, 16)))
+    program = CudaBackend._prepare(program.run_decompositions(), SM_90)
+    with caplog.at_level(logging.WARNING):
+        (code,) = CudaBackend._generate(program, [CudaBackend.get_build_target(SM_90)], SM_90)
+    assert len(code.events) == 2
+    assert "ops.sort is only supported" in caplog.text
+    assert "is lowered with more kernels" in caplog.text
+
+
+class Sorts(nn.Module):
+    """A sort that torch 2.11 cannot join with the sum."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
+        return [*torch.sort(x, dim=0), y.sum(-1)]
+
+
+def test_a_sort_lowers_beside_another_reduction() -> None:
+    program = torch.export.export(Sorts(), (torch.randn(100, 40), torch.randn(3, 16)))
+    program = CudaBackend._prepare(program.run_decompositions(), SM_90)
+    (code,) = CudaBackend._generate(program, [CudaBackend.get_build_target(SM_90)], SM_90)
+    assert any("aten.sort.default" in event.ops for event in code.events)
 
 
 class Residual(nn.Module):
