@@ -45,6 +45,7 @@ from pteron.exporter.modules import (
     storage_of,
     storages_of,
 )
+from pteron.exporter.packed_sequences import padded_sequences
 from pteron.exporter.refusals import first_line, quiet, refusal
 
 _FORMS = (
@@ -220,6 +221,7 @@ def _export_method(
                     whole_recurrent_layers(),
                     any_number_of_kept_boxes(),
                     unchecked_distributions(),
+                    padded_sequences(all_steps=fixes) as packed,
                     fixed or contextlib.nullcontext(),
                 ):
                     export = _export if below else torch.export.export
@@ -254,6 +256,11 @@ def _export_method(
             notes.append(
                 f"method {name!r} checks values in Python, and the program does not:"
                 f" {', '.join(fixed.passed)}"
+            )
+        if any("longest" in vars(lengths) for lengths in packed):
+            notes.append(
+                f"method {name!r} packs sequences, and takes only lengths of which the largest is"
+                f" the padded length"
             )
     elif refused:
         notes.append(

@@ -41,6 +41,8 @@ _HINTS = {
     " the line above; torch._check(n <= 64) for a size",
     "found a fake tensor in the exported program constant": "a parameter or buffer itself, not its"
     " .data, under torch.no_grad() where forward writes it",
+    "was not packed in forward()": "the padded tensor and its lengths as inputs, and"
+    " pack_padded_sequence in forward()",
     ".numpy()": "functions of torch instead of numpy's: torch.export traces only those",
     "Cache'> in output": "model.config.use_cache = False, or a StaticCache that is state of the"
     " module, as transformers' TorchExportableModuleWithStaticCache has it",
