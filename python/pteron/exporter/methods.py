@@ -15,6 +15,8 @@ import torch
 from torch.export import ExportedProgram
 from torch.export._trace import _export
 from torch.export.graph_signature import InputKind, OutputKind
+from torch._dynamo.eval_frame import OptimizedModule
+from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
 
@@ -35,7 +37,15 @@ from pteron.exir.verification.reference import Reference
 from pteron.exporter.caches import register_caches
 from pteron.exporter.errors import ExportError, unknown
 from pteron.exporter.fixed_buffers import FixedBuffers
-from pteron.exporter.inputs import check_dimensions, check_tensors, distinct, inputs_of
+from pteron.exporter.inputs import (
+    check_dimensions,
+    check_tensors,
+    distinct,
+    inputs_of,
+    register_dataclasses,
+    shapes_for,
+    with_named_keywords,
+)
 from pteron.exporter.modules import (
     as_exported,
     evaluate,
@@ -52,6 +62,13 @@ _FORMS = (
     "a torch.nn.Module with a tuple of example inputs, an ExportedProgram, or a dict of methods,"
     ' each (module, inputs) or (module, inputs, dynamic_shapes): {"forward": (model, (x,))}'
 )
+
+#: What users wrap modules in, and where it has them.
+_WRAPPERS: dict[type, str] = {
+    torch.nn.parallel.DistributedDataParallel: "module",
+    torch.nn.DataParallel: "module",
+    OptimizedModule: "_orig_mod",  # of torch.compile
+}
 
 #: Tolerated difference between exported program and module, relative to the largest value; and
 #: that in roundings of the model's dtype.
@@ -195,7 +212,10 @@ def _export_method(
             f" has it"
         )
     positional, named = distinct((positional, named))
+    register_dataclasses((positional, named))
+    forward = with_named_keywords(forward, named)
     check_dimensions(name, forward, positional, named, shapes)
+    shapes = shapes_for(name, forward, positional, named, shapes)
     program, refused = None, dict[str, Exception]()
     # The last way traces below autograd, not above: what forward() differentiates is in the graph.
     for way, fixes, below in (
@@ -206,7 +226,9 @@ def _export_method(
     ):
         if strict not in (None, way):
             continue
-        reads = isinstance(refused.get("strict=False"), GuardOnDataDependentSymNode)
+        reads = isinstance(
+            refused.get("strict=False"), GuardOnDataDependentSymNode | DataDependentOutputException
+        )
         if fixes and reads is below:
             continue
         entered = returning_detached(forward) if below else forward
@@ -440,8 +462,8 @@ def _eager(
 def _module_of(name: str, parts: tuple[Any, ...]) -> tuple[torch.nn.Module, Callable[..., Any]]:
     """A module and the name of one of its methods."""
     target: Any = parts[0] if parts else None
-    if isinstance(target, torch.nn.parallel.DistributedDataParallel):
-        target = target.module
+    while isinstance(target, tuple(_WRAPPERS)):
+        target = getattr(target, next(_WRAPPERS[of] for of in _WRAPPERS if isinstance(target, of)))
     module = getattr(target, "__self__", target)
     if not isinstance(module, torch.nn.Module) or len(parts) > 3:
         hint = _instead_of(target)

@@ -39,6 +39,9 @@ _HINTS = {
     " torch.where or torch.cond for control flow that depends on tensor values",
     "data-dependent": "torch.where or torch.cond for control flow that depends on tensor values, at"
     " the line above; torch._check(n <= 64) for a size",
+    "aten.equal": "torch.where or torch.cond for control flow that depends on tensor values; a"
+    " comparison of a tensor with itself is known",
+    "expected predicate to be bool": "a mask of bools, mask.bool()",
     "found a fake tensor in the exported program constant": "a parameter or buffer itself, not its"
     " .data, under torch.no_grad() where forward writes it",
     "was not packed in forward()": "the padded tensor and its lengths as inputs, and"

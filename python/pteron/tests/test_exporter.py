@@ -1,6 +1,5 @@
 """`pteron.export`: one call, and its messages for invalid arguments."""
 
-import dataclasses
 import re
 import subprocess
 import sys
@@ -57,9 +56,9 @@ class Pair(NamedTuple):
     second: torch.Tensor
 
 
-@dataclasses.dataclass
 class Out:
-    y: torch.Tensor
+    def __init__(self, y):
+        self.y = y
 
 
 class ReturnsObject(nn.Module):
@@ -546,6 +545,15 @@ def test_of_a_data_parallel_module_the_module_is_exported():
         assert "weight" in export_methods(model, (X,))[0]["forward"].state_dict
     finally:
         torch.distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize("wrap", [nn.DataParallel, torch.compile])
+def test_of_a_wrapper_the_module_is_exported(wrap, monkeypatch):
+    kind = torch.distributions.Distribution  # whose checks torch.compile ends for the process
+    monkeypatch.setattr(kind, "_validate_args", kind._validate_args)
+    model = wrap(nn.Linear(3, 3))
+    program = export_methods(model, (X,), None, ({0: BATCH},))[0]["forward"]
+    assert "weight" in program.state_dict
 
 
 class Forces(nn.Module):

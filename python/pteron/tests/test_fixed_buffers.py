@@ -4,12 +4,14 @@ PYTEST_DONT_REWRITE: pytest would replace the `assert` of a model, too.
 """
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
 import pteron
+from pteron.exporter import export_methods
 
 
 class Codebook(nn.Module):
@@ -178,3 +180,57 @@ def test_conditions_that_lead_elsewhere_do_not_pass(tmp_path: Path) -> None:
 
     with pytest.raises(pteron.ExportError, match="data-dependent"):
         pteron.export(Chooses().eval(), (X,), tmp_path / "model.pte")
+
+
+class Kernel(nn.Module):
+    """As kernels of Gaussian processes, which compare their two inputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor(2.0))
+
+    def distances(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        if torch.equal(a, b):
+            return torch.cdist(a, a) + 100
+        return torch.cdist(a, b)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        alike = self.distances(x.div(self.scale), x.div(self.scale))
+        return self.distances(x, x), alike, self.distances(x, x.new_ones(2, 1, 3))
+
+
+def test_a_tensor_is_equal_to_itself_and_to_what_is_computed_alike() -> None:
+    model, shapes = Kernel().eval(), ({0: torch.export.Dim("n", max=8)},)
+    program = export_methods(model, (X,), None, shapes)[0]["forward"]
+    other = torch.randn(5, 3)
+    torch.testing.assert_close(program.module()(other), model(other))
+
+
+@pytest.mark.parametrize("function", [torch.sin, lambda x: x + torch.rand_like(x)])
+def test_what_may_be_equal_is_not_known(function: Any) -> None:
+    class Compares(nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return x if torch.equal(function(x), function(y if function is torch.sin else x)) else y
+
+    with pytest.raises(pteron.ExportError, match="equal(.|\n)*try:  torch.where"):
+        export_methods(Compares().eval(), (X, X + 1))
+
+
+class OfAllSteps(nn.Module):
+    """As torchcrf, whose mask is of bytes, and of ones unless it is given."""
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+        if mask is None:
+            mask = torch.ones_like(x[..., 0], dtype=torch.uint8)
+        if not mask[0].all():
+            raise ValueError("the first step is masked")
+        return x * 2 if mask.min() > 0 else x
+
+
+def test_what_depends_on_shapes_alone_is_known() -> None:
+    model = OfAllSteps().eval()
+    programs, notes = export_methods(model, (X,))
+    torch.testing.assert_close(programs["forward"].module()(-X), -2 * X)
+    assert not notes
+    with pytest.raises(pteron.ExportError, match="data-dependent"):
+        export_methods(model, (X, X > 0))
