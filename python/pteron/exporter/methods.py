@@ -15,6 +15,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.export._trace import _export
 from torch.export.graph_signature import InputKind, OutputKind
+import torch.backends.opt_einsum as opt_einsum
 from torch._dynamo.eval_frame import OptimizedModule
 from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
@@ -57,6 +58,7 @@ from pteron.exporter.modules import (
 )
 from pteron.exporter.packed_sequences import padded_sequences
 from pteron.exporter.refusals import first_line, quiet, refusal
+from pteron.exporter.script_modules import without_scripts
 
 _FORMS = (
     "a torch.nn.Module with a tuple of example inputs, an ExportedProgram, or a dict of methods,"
@@ -117,8 +119,10 @@ def export_methods(
     problems: list[str] = []
     notes: list[str] = []
     shared = {key for value in model.values() for key in shared_buffers(value)}
+    seen: dict[int, torch.nn.Module] = {}
     for name, value in model.items():
         try:
+            value = _without_scripts(str(name), value, seen)
             programs[name] = _export_method(str(name), value, kwargs or {}, strict, shared, notes)
             if run:
                 outputs, written = _check_runs(str(name), value, kwargs or {}, programs[name])
@@ -243,6 +247,10 @@ def _export_method(
                     whole_recurrent_layers(),
                     any_number_of_kept_boxes(),
                     unchecked_distributions(),
+                    # It makes ints of sizes.
+                    opt_einsum.flags(enabled=False)
+                    if shapes and opt_einsum.enabled
+                    else contextlib.nullcontext(),
                     padded_sequences(all_steps=fixes) as packed,
                     fixed or contextlib.nullcontext(),
                 ):
@@ -473,11 +481,6 @@ def _module_of(name: str, parts: tuple[Any, ...]) -> tuple[torch.nn.Module, Call
         )
     for path, part in module.named_modules():
         where = f" at {path!r}" if path else ""
-        if isinstance(part, torch.jit.ScriptModule):
-            raise ExportError(
-                f"method {name!r}: found a ScriptModule{where}, whose Python code is gone.\n"
-                f"try:  the module that torch.jit.script or torch.jit.trace was given"
-            )
         if type(part).__module__.startswith("torch.ao.nn.quantized"):
             raise ExportError(
                 f"method {name!r}: found a {type(part).__name__}{where}, quantized by torch.ao;"
@@ -491,6 +494,21 @@ def _module_of(name: str, parts: tuple[Any, ...]) -> tuple[torch.nn.Module, Call
     dense = [item for item in module.named_buffers() if item[1].layout is torch.strided]
     check_tensors(name, "weight", [*module.named_parameters(), *dense])
     return module, target if target is not module else module.forward
+
+
+def _without_scripts(name: str, value: Any, seen: dict[int, torch.nn.Module]) -> Any:
+    """A method whose module has no ScriptModules."""
+    target, *rest = value if isinstance(value, tuple) and value else (value,)
+    module = getattr(target, "__self__", target)
+    if not isinstance(module, torch.nn.Module):
+        return value
+    try:
+        replaced = without_scripts(module, seen)
+    except ExportError as error:
+        raise ExportError(f"method {name!r}: {error}") from error
+    if replaced is module:
+        return value
+    return (replaced if target is module else getattr(replaced, target.__name__), *rest)
 
 
 def _instead_of(target: Any) -> str:

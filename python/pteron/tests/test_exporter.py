@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import types
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +30,16 @@ class Counter(nn.Module):
     def read(self, factor):
         self.total.mul_(factor)
         return self.total + 1
+
+
+class Counts(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.count = torch.zeros(1)
+
+    def forward(self, x):
+        self.count = self.count + 1
+        return x + self.count
 
 
 class Branches(nn.Module):
@@ -396,8 +407,8 @@ def test_constant_methods(tmp_path):
         (dict(model="counter.pt"), r"found a str;(.|\n)*load_state_dict\(torch.load"),
         (dict(model=lambda x: x), "found a function;(.|\n)*whose forward calls it"),
         (
-            dict(model=nn.Sequential(torch.jit.script(nn.ReLU()))),
-            "a ScriptModule at '0', whose(.|\n)*torch.jit.trace was",
+            dict(model=nn.Sequential(torch.jit.script(Counts()))),
+            "method 'forward': found a ScriptModule at '0', which has state(.|\n)*torch.jit.trace was",
         ),
         (dict(model=nn.Sequential(QUANTIZED)), "a Linear at '0', quantized by torch.ao; expected"),
         (
@@ -409,7 +420,7 @@ def test_constant_methods(tmp_path):
         (dict(args=(X.to_sparse_csr(),)), r"input '0' is torch.sparse_csr(.|\n)*try: "),
         (dict(args=(X.to("meta"),)), r"input '0' is on the device 'meta'(.|\n)*torch.randn"),
         (dict(args=(torch.nested.nested_tensor([X]),)), "a nested tensor(.|\n)*a mask"),
-        (dict(model=torch.jit.trace(nn.ReLU(), X)), "a ScriptModule(.|\n)*torch.jit.trace was"),
+        (dict(model=torch.jit.script(Counts())), "a ScriptModule, which(.|\n)*torch.jit.trace was"),
         (dict(model=nn.Linear(3, 3, device="meta")), "device 'meta'(.|\n)*to_empty"),
         (dict(args=((2, 3),)), r"found sizes, \(\(2, 3\),\);(.|\n)*torch.randn"),
         (dict(args=X.shape), "found sizes, torch.Size"),
@@ -776,3 +787,26 @@ def test_distributions_do_not_look_at_their_parameters(tmp_path):
         torch.testing.assert_close(found, expected.detach())
     with pytest.raises(ValueError, match="found invalid values"):
         torch.distributions.Normal(torch.zeros(1), -torch.ones(1))
+
+
+def test_sizes_of_einsum_stay_dynamic_where_opt_einsum_is_installed(monkeypatch):
+    """Which makes ints of sizes, to choose an order."""
+
+    class Contracts(nn.Module):
+        def forward(self, x):
+            return torch.einsum("...de,...nd,...n->...ne", x.mT @ x, x, x[..., 0])
+
+    def contract_path(equation, *operands, optimize):
+        assert all(int(size) for operand in operands for size in operand.shape)
+        return [(1, 2), (0, 1)], ""
+
+    installed = torch.backends.opt_einsum.m
+    installed.is_available.cache_clear()
+    fake = types.SimpleNamespace(contract_path=contract_path)
+    monkeypatch.setattr(installed, "_opt_einsum", fake)
+    monkeypatch.setattr(installed, "enabled", True)
+    program = export_methods(Contracts(), (torch.ones(2, 3, 4),), None, ({0: BATCH},))[0]["forward"]
+    assert installed.enabled
+    installed.is_available.cache_clear()
+    x = torch.randn(3, 3, 4)
+    torch.testing.assert_close(program.module()(x), Contracts()(x))
