@@ -49,8 +49,8 @@ _UNKNOWN = (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)
 class FixedBuffers(TorchFunctionMode):
     """Inside, Python reads the values of what does not depend on the inputs: small buffers as they
     were before, and what is computed of these and of constants (`torch.linspace(0, 1, 5)`); and
-    checks of values pass: a condition whose one outcome is nothing but an error has the other. A tensor
-    is equal to itself and to what is computed alike, and not to one of another shape.
+    checks of values pass: a condition whose one outcome is nothing but an error has the other. A
+    tensor is equal to itself and to what is computed alike, and not to one of another shape.
 
     For torch.export with strict=False, while which the module has other tensors as its buffers.
 

@@ -12,12 +12,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.export import ExportedProgram
-from torch.export._trace import _export
-from torch.export.graph_signature import InputKind, OutputKind
 import torch.backends.opt_einsum as opt_einsum
 from torch._dynamo.eval_frame import OptimizedModule
 from torch._subclasses.fake_tensor import DataDependentOutputException
+from torch.export import ExportedProgram
+from torch.export._trace import _export
+from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
 

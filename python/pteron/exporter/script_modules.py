@@ -39,11 +39,15 @@ class _Scripted(torch.nn.Module):
         try:
             frozen = torch.jit.freeze(module.eval(), optimize_numerics=False)
         except RuntimeError as error:
-            raise ExportError(f"{_found(path)}, which torch.jit.freeze refuses:\n{error}") from error
+            raise ExportError(
+                f"{_found(path)}, which torch.jit.freeze refuses:\n{error}"
+            ) from error
         finally:
             for part, mode in modes:
                 part.training = mode
-        if [*frozen.buffers(), *frozen.parameters()] or "prim::SetAttr" in str(frozen.inlined_graph):
+        if [*frozen.buffers(), *frozen.parameters()] or "prim::SetAttr" in str(
+            frozen.inlined_graph
+        ):
             raise ExportError(
                 f"{_found(path)}, which has state that it changes, and whose Python code is gone.\n"
                 f"try:  the module that torch.jit.script or torch.jit.trace was given"
@@ -59,7 +63,9 @@ class _Scripted(torch.nn.Module):
             inspect.Parameter(
                 taken.name,
                 kind,
-                default=taken.default_value if taken.has_default_value() else inspect.Parameter.empty,
+                default=taken.default_value
+                if taken.has_default_value()
+                else inspect.Parameter.empty,
             )
             for taken in frozen.forward.schema.arguments[1:]
         ]

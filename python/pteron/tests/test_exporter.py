@@ -408,7 +408,7 @@ def test_constant_methods(tmp_path):
         (dict(model=lambda x: x), "found a function;(.|\n)*whose forward calls it"),
         (
             dict(model=nn.Sequential(torch.jit.script(Counts()))),
-            "method 'forward': found a ScriptModule at '0', which has state(.|\n)*torch.jit.trace was",
+            "'forward': found a ScriptModule at '0', which has state(.|\n)*torch.jit.trace was",
         ),
         (dict(model=nn.Sequential(QUANTIZED)), "a Linear at '0', quantized by torch.ao; expected"),
         (

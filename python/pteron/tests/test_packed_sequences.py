@@ -54,7 +54,15 @@ class OnParts(Encoder):
         out, h = self.layer(again)
         in_order, last = self.layer(PackedSequence(out.data[:, :4], out.batch_sizes))
         data, sizes, *_ = in_order
-        return pad_packed_sequence(out), h, data, data.mean(0), sizes, last, pad_packed_sequence(in_order)
+        return (
+            pad_packed_sequence(out),
+            h,
+            data,
+            data.mean(0),
+            sizes,
+            last,
+            pad_packed_sequence(in_order),
+        )
 
 
 class OnNumbers(Encoder):
