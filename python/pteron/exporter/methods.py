@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
+from unittest import mock
 
 import torch
 import torch.backends.opt_einsum as opt_einsum
@@ -19,6 +20,7 @@ from torch.export import ExportedProgram
 from torch.export._trace import _export
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.nn.modules import transformer
 from torch.utils import _pytree as pytree
 
 from pteron.exir.arguments import DEFAULT_METHOD
@@ -251,6 +253,7 @@ def _export_method(
                     opt_einsum.flags(enabled=False)
                     if shapes and opt_einsum.enabled
                     else contextlib.nullcontext(),
+                    masks_of_values() if fixes else contextlib.nullcontext(),
                     padded_sequences(all_steps=fixes) as packed,
                     fixed or contextlib.nullcontext(),
                 ):
@@ -317,6 +320,22 @@ def unchecked_distributions() -> Iterator[None]:
         yield
     finally:
         kind.set_default_validate_args(before)
+
+
+@contextlib.contextmanager
+def masks_of_values() -> Iterator[None]:
+    """Inside, torch's transformers do not ask whether a mask is the causal one, if that is not
+    known: they compute the same with any."""
+    detect = transformer._detect_is_causal_mask
+
+    def is_causal(*args: Any) -> bool:
+        try:
+            return detect(*args)
+        except GuardOnDataDependentSymNode:
+            return False
+
+    with mock.patch.object(transformer, "_detect_is_causal_mask", is_causal):
+        yield
 
 
 def _check_values(name: str, program: ExportedProgram, notes: list[str]) -> None:

@@ -82,7 +82,7 @@ class _Packed(rnn.PackedSequence):
     def __new__(cls, *parts: Any) -> Any:
         return rnn.PackedSequence(*parts)
 
-    _make = rnn.PackedSequence._make
+    _make: Any = rnn.PackedSequence._make
 
     @classmethod
     def made(cls, of: _Lengths, padded: torch.Tensor) -> _Packed:
@@ -100,19 +100,19 @@ class _Packed(rnn.PackedSequence):
         return 4
 
     @functools.cached_property
-    def data(self) -> torch.Tensor:  # type: ignore[override]
+    def data(self) -> torch.Tensor:
         return self.of.packed(self.padded)
 
     @property
-    def batch_sizes(self) -> torch.Tensor:  # type: ignore[override]
+    def batch_sizes(self) -> torch.Tensor:
         return self.of.batch_sizes
 
     @property
-    def sorted_indices(self) -> torch.Tensor | None:  # type: ignore[override]
+    def sorted_indices(self) -> torch.Tensor | None:
         return self.of.order
 
     @property
-    def unsorted_indices(self) -> torch.Tensor | None:  # type: ignore[override]
+    def unsorted_indices(self) -> torch.Tensor | None:
         return self.of.inverse
 
 
@@ -213,7 +213,7 @@ def _run(layer: torch.nn.RNNBase, of: _Lengths, x: torch.Tensor, hx: Any) -> tup
         states = [*hx] if is_lstm else [hx]
     run = getattr(torch._VF, layer.mode.lower())
     options = (layer.bias, 1, 0.0, False, False, False)
-    weights = layer._flat_weights
+    weights: list[Any] = layer._flat_weights
     count = len(weights) // parts
     last = of.lengths[None] - 1
     reverse = (last - of.all).where(of.mask, of.all)

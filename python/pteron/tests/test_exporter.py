@@ -4,7 +4,7 @@ import re
 import subprocess
 import sys
 import types
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -800,7 +800,7 @@ def test_sizes_of_einsum_stay_dynamic_where_opt_einsum_is_installed(monkeypatch)
         assert all(int(size) for operand in operands for size in operand.shape)
         return [(1, 2), (0, 1)], ""
 
-    installed = torch.backends.opt_einsum.m
+    installed: Any = vars(torch.backends.opt_einsum)["m"]
     installed.is_available.cache_clear()
     fake = types.SimpleNamespace(contract_path=contract_path)
     monkeypatch.setattr(installed, "_opt_einsum", fake)

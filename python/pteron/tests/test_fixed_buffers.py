@@ -234,3 +234,29 @@ def test_what_depends_on_shapes_alone_is_known() -> None:
     assert not notes
     with pytest.raises(pteron.ExportError, match="data-dependent"):
         export_methods(model, (X, X > 0))
+
+
+class Translates(nn.Module):
+    """With masks that are inputs, or of a dynamic size."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
+        self.decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(8, 2, 16, batch_first=True), 1)
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        causal = nn.Transformer.generate_square_subsequent_mask(y.shape[1])
+        return self.decoder(y, self.encoder(x, mask), tgt_mask=causal)
+
+
+def test_transformers_do_not_look_at_their_masks() -> None:
+    model = Translates().eval()
+    n, m = torch.export.Dim("n", max=16), torch.export.Dim("m", max=16)
+    shapes = ({1: n}, {1: m}, {0: n, 1: n})
+    x, y = torch.randn(2, 6, 8), torch.randn(2, 4, 8)
+    masks = torch.randn(6, 6), nn.Transformer.generate_square_subsequent_mask(5)
+    program = export_methods(model, (x, y, masks[0]), None, shapes)[0]["forward"].module()
+    x = x[:, :5]
+    with torch.no_grad():
+        torch.testing.assert_close(program(x, y[:, :3], masks[1]), model(x, y[:, :3], masks[1]))
