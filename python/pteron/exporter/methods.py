@@ -59,7 +59,7 @@ from pteron.exporter.modules import (
     storages_of,
 )
 from pteron.exporter.packed_sequences import padded_sequences
-from pteron.exporter.refusals import first_line, quiet, refusal
+from pteron.exporter.refusals import first_line, places_of_constants, quiet, refusal
 from pteron.exporter.script_modules import without_scripts
 
 _FORMS = (
@@ -245,6 +245,7 @@ def _export_method(
                 redirected = contextlib.redirect_stderr(printed)
                 with (
                     quiet(),
+                    places_of_constants(),
                     redirected,
                     whole_recurrent_layers(),
                     any_number_of_kept_boxes(),

@@ -243,7 +243,9 @@ class Translates(nn.Module):
         super().__init__()
         layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
         self.encoder = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
-        self.decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(8, 2, 16, batch_first=True), 1)
+        self.decoder = nn.TransformerDecoder(
+            nn.TransformerDecoderLayer(8, 2, 16, batch_first=True), 1
+        )
 
     def forward(self, x: torch.Tensor, y: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         causal = nn.Transformer.generate_square_subsequent_mask(y.shape[1])
