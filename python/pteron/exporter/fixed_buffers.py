@@ -193,11 +193,18 @@ def _is_equal(a: Any, b: Any) -> bool | None:
     if a.dim() != b.dim() or any(type(m) is type(n) is int and m != n for m, n in sizes):
         return False
     nodes = _node_of(a), _node_of(b)
-    return True if None not in nodes and _is_alike(*nodes) else None
+    if nodes[0] is None or nodes[1] is None or any(map(_is_write, nodes[0].graph.nodes)):
+        return None
+    return True if _is_alike(*nodes) else None
+
+
+def _is_write(node: torch.fx.Node) -> bool:
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and schema.is_mutable
 
 
 def _node_of(tensor: torch.Tensor) -> torch.fx.Node | None:
-    """What computes a tensor in the graph that is traced, which is functional."""
+    """What computes a tensor in the graph that is traced."""
     mode = get_proxy_mode()
     if isinstance(tensor, FunctionalTensor):
         torch._sync(tensor)

@@ -7,7 +7,7 @@ import logging
 import os
 import re
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 from unittest import mock
@@ -68,8 +68,8 @@ _HINTS = {
     "specialized it to be a constant (1)": "example inputs that are 2 or more where sizes may"
     " change: torch.export takes a size of 1 for a constant",
     "specialized it to be a constant": "x.shape[0] instead of this constant in the model (in view,"
-    " reshape, expand), no int() of a size, no comparison with that of an earlier call; or no Dim for"
-    " this dimension",
+    " reshape, expand), no int() of a size, no comparison with that of an earlier call; or no Dim"
+    " for this dimension",
     "must always be equal": "one Dim for both: batch = Dim('batch', max=8)",
     "Specializations unexpectedly required": "no Dim for this dimension; or no Python number of its"
     " size in the model, as by int(), math.ceil() and numpy: chunks of n rows are x.split(n)",
@@ -174,7 +174,7 @@ def _is_torchs(line: str) -> bool:
     return _TORCH in line or '"<' in line
 
 
-def _place(frames: traceback.StackSummary) -> str:
+def _place(frames: Sequence[traceback.FrameSummary]) -> str:
     """The last line of the model's own code."""
     for frame in reversed(frames):
         if frame.filename.startswith(_OURS):
