@@ -214,7 +214,8 @@ def _leaves(tree: Tree, value: Any, where: str) -> Iterator[Any]:
         layers = [layer for layer in value.layers if layer.keys is not None]  # a DynamicCache
         value = {"key_cache": [x.keys for x in layers], "value_cache": [x.values for x in layers]}
     if tree.kind == "class" and not isinstance(value, Mapping):
-        value = {key: getattr(value, key) for key in tree.keys if hasattr(value, key)} or value
+        fields = {key: getattr(value, key) for key in tree.keys if hasattr(value, key)}
+        value = fields if fields or not tree.keys else value
     if tree.kind in ("dict", "class"):
         if not isinstance(value, Mapping) or set(value) != set(tree.keys):
             found = str(sorted(value)) if isinstance(value, Mapping) else type(value).__name__

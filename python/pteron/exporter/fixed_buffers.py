@@ -13,6 +13,8 @@ from types import FrameType
 from typing import Any
 
 import torch
+from torch._subclasses.functional_tensor import FunctionalTensor
+from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
@@ -30,6 +32,13 @@ _WRITERS = frozenset(
     f"__{name}__" for name in "setitem iadd isub imul itruediv ifloordiv ipow iand ior ixor".split()
 )
 
+#: Functions that read whether two tensors are equal; and those that read the shape of a tensor.
+_EQUAL = frozenset({torch.equal, torch.allclose, torch.Tensor.equal, torch.Tensor.allclose})
+_OF_SHAPES = frozenset(
+    {torch.ones_like, torch.zeros_like, torch.full_like}
+    | {getattr(torch.Tensor, f"new_{name}") for name in ("ones", "zeros", "full")}
+)
+
 #: Elements of tensors whose values are followed.
 _LARGEST = 1 << 12
 
@@ -40,7 +49,8 @@ _UNKNOWN = (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)
 class FixedBuffers(TorchFunctionMode):
     """Inside, Python reads the values of what does not depend on the inputs: small buffers as they
     were before, and what is computed of these and of constants (`torch.linspace(0, 1, 5)`); and
-    checks of values pass: a condition whose one outcome is nothing but an error has the other.
+    checks of values pass: a condition whose one outcome is nothing but an error has the other. A
+    tensor is equal to itself and to what is computed alike, and not to one of another shape.
 
     For torch.export with strict=False, while which the module has other tensors as its buffers.
 
@@ -77,8 +87,12 @@ class FixedBuffers(TorchFunctionMode):
                     self.read[name] = value.item() if value.numel() == 1 else value.tolist()
                 with _outside():
                     return func(*values, **options)
+            if func in _EQUAL and (is_equal := _is_equal(*args[:2])) is not None:
+                return is_equal
             # Below autograd, conditions are read as items.
-            if func in (torch.Tensor.__bool__, torch.Tensor.item) and args[0].dtype is torch.bool:
+            if func is torch.Tensor.__bool__ or (
+                func is torch.Tensor.item and args[0].dtype is torch.bool
+            ):
                 frame = _caller()
                 passing = None if frame is None else _passing(frame)
                 if frame is not None and passing is not None:
@@ -104,6 +118,11 @@ class FixedBuffers(TorchFunctionMode):
     def _follow(self, func: Any, args: Any, kwargs: Any, result: Any) -> bool:
         """Computes what a function did, also with the values, if those of its arguments are known;
         whether they are."""
+        if func in _OF_SHAPES and all(type(n) is int for n in args[0].shape):
+            with _outside():
+                same = torch.zeros(tuple(args[0].shape), dtype=args[0].dtype)
+            self._computed[id(same)] = same, same, []
+            args = (same, *args[1:])
         known, results = self._values_of((args, kwargs)), _tensors(result)
         if known is None or any(each.numel() > _LARGEST for each in results):
             return False
@@ -164,6 +183,47 @@ def _outside() -> Iterator[None]:
     """Outside of what traces."""
     with _disable_current_modes(), torch._C.DisableTorchFunction():
         yield
+
+
+def _is_equal(a: Any, b: Any) -> bool | None:
+    """Whether tensors are equal, if that is known without their values."""
+    if a is b:
+        return True
+    sizes = zip(a.shape, b.shape, strict=False)
+    if a.dim() != b.dim() or any(type(m) is type(n) is int and m != n for m, n in sizes):
+        return False
+    nodes = _node_of(a), _node_of(b)
+    if nodes[0] is None or nodes[1] is None or any(map(_is_write, nodes[0].graph.nodes)):
+        return None
+    return True if _is_alike(*nodes) else None
+
+
+def _is_write(node: torch.fx.Node) -> bool:
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and schema.is_mutable
+
+
+def _node_of(tensor: torch.Tensor) -> torch.fx.Node | None:
+    """What computes a tensor in the graph that is traced."""
+    mode = get_proxy_mode()
+    if isinstance(tensor, FunctionalTensor):
+        torch._sync(tensor)
+        tensor = torch._from_functional_tensor(tensor.elem)
+    slot = None if mode is None else get_proxy_slot(tensor, mode.tracer, None)
+    return None if slot is None else slot.proxy.node
+
+
+def _is_alike(a: Any, b: Any) -> bool:
+    """Whether two nodes, or arguments of such, have the same value."""
+    if not isinstance(a, torch.fx.Node) or not isinstance(b, torch.fx.Node):
+        return a is b or (type(a) is type(b) and bool(a == b))
+    if a is b:
+        return True
+    tags = getattr(a.target, "tags", ())
+    if a.op != "call_function" or torch.Tag.nondeterministic_seeded in tags:
+        return False
+    (x, of_a), (y, of_b) = (pytree.tree_flatten((n.target, n.args, n.kwargs)) for n in (a, b))
+    return of_a == of_b and all(map(_is_alike, x, y))
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:

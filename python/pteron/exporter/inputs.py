@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -140,6 +142,87 @@ def check_dimensions(
                     f"method {name!r}: dynamic_shapes has dimension {wrong[0]} of {key!r}, which"
                     f" is {list(value.shape)}; expected 0 to {value.dim() - 1}"
                 )
+
+
+def register_dataclasses(value: Any) -> Any:
+    """Registers the types of dataclasses, for the process, so that torch.export takes them apart;
+    returns the value."""
+    for leaf in pytree.tree_leaves(value):
+        kind = type(leaf)
+        if dataclasses.is_dataclass(kind) and kind not in pytree.SUPPORTED_NODES:
+            torch.export.register_dataclass(kind)
+            register_dataclasses(leaf)
+    return value
+
+
+def with_named_keywords(
+    forward: Callable[..., Any], kwargs: Mapping[str, Any]
+) -> Callable[..., Any]:
+    """A method with the parameters that are given instead of **kwargs, of which torch.export takes
+    no dynamic shapes; it registers dataclasses that are returned."""
+
+    @functools.wraps(forward)
+    def entered(*args: Any, **kwargs: Any) -> Any:
+        return register_dataclasses(forward(*args, **kwargs))
+
+    signature = inspect.signature(forward)
+    parameters = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    if len(parameters) < len(signature.parameters):
+        known = signature.parameters
+        parameters += [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY)
+            for name in kwargs
+            if name not in known
+        ]
+        vars(entered)["__signature__"] = signature.replace(parameters=parameters)
+    return entered
+
+
+def shapes_for(
+    name: str, forward: Callable[..., Any], args: Any, kwargs: Mapping[str, Any], shapes: Any
+) -> Any:
+    """Dynamic shapes as torch.export takes them: dicts with all keys, an entry for all of *args,
+    and lists for dataclasses. ExportError if they name what the inputs do not have."""
+    signature = inspect.signature(forward)
+    bound = signature.bind(*args, **kwargs).arguments
+    if isinstance(shapes, tuple | list):
+        kinds = [signature.parameters[key].kind for key in bound]
+        first = next((i for i, k in enumerate(kinds) if k is inspect.Parameter.VAR_POSITIONAL), -1)
+        if first >= 0 and len(shapes) == len(bound) - 1 + len(args[first:]) != len(bound):
+            end = len(args)
+            shapes = (*shapes[:first], tuple(shapes[first:end]), *shapes[end:])
+        if len(shapes) != len(bound):
+            return shapes  # of which torch.export says what it expects
+        shapes = dict(zip(bound, shapes, strict=True))
+    if not isinstance(shapes, Mapping) or not all(isinstance(key, str) for key in shapes):
+        return shapes
+    return _spec(f"method {name!r}: dynamic_shapes", bound, shapes)
+
+
+def _spec(where: str, value: Any, spec: Any) -> Any:
+    """The dynamic shapes of a value."""
+    kind = type(value)
+    if spec is None:  # a container, too, has an entry for each item
+        spec = {}
+        if isinstance(value, list | tuple):
+            spec = getattr(value, "_make", kind)([None] * len(value))
+    if isinstance(value, list | tuple) and isinstance(spec, list | tuple):
+        if len(value) != len(spec):
+            return spec
+        specs = [_spec(where, *each) for each in zip(value, spec, strict=True)]
+        return getattr(spec, "_make", type(spec))(specs)
+    is_class = kind in pytree.SUPPORTED_NODES and kind not in pytree.BUILTIN_TYPES
+    if not isinstance(spec, Mapping) or not (is_class or isinstance(value, Mapping)):
+        return spec or None
+    items: Any = value
+    if is_class:
+        flatten: Any = pytree.SUPPORTED_NODES[kind].flatten_with_keys_fn
+        items = {getattr(k, "name", None) or k.key: each for k, each in flatten(value)[0]}
+    wrong = [key for key in spec if key not in items and spec[key] is not None]
+    if wrong:
+        raise ExportError(f"{where}: {unknown('input', str(wrong[0]), map(str, items))}")
+    named = {key: _spec(where, each, spec.get(key)) for key, each in items.items()}
+    return [*named.values()] if is_class else named
 
 
 def distinct(inputs: Any) -> Any:

@@ -10,12 +10,17 @@ import os
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
+from unittest import mock
 
 import torch
+import torch.backends.opt_einsum as opt_einsum
+from torch._dynamo.eval_frame import OptimizedModule
+from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch.export import ExportedProgram
 from torch.export._trace import _export
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.nn.modules import transformer
 from torch.utils import _pytree as pytree
 
 from pteron.exir.arguments import DEFAULT_METHOD
@@ -35,7 +40,15 @@ from pteron.exir.verification.reference import Reference
 from pteron.exporter.caches import register_caches
 from pteron.exporter.errors import ExportError, unknown
 from pteron.exporter.fixed_buffers import FixedBuffers
-from pteron.exporter.inputs import check_dimensions, check_tensors, distinct, inputs_of
+from pteron.exporter.inputs import (
+    check_dimensions,
+    check_tensors,
+    distinct,
+    inputs_of,
+    register_dataclasses,
+    shapes_for,
+    with_named_keywords,
+)
 from pteron.exporter.modules import (
     as_exported,
     evaluate,
@@ -45,12 +58,21 @@ from pteron.exporter.modules import (
     storage_of,
     storages_of,
 )
-from pteron.exporter.refusals import first_line, quiet, refusal
+from pteron.exporter.packed_sequences import padded_sequences
+from pteron.exporter.refusals import first_line, places_of_constants, quiet, refusal
+from pteron.exporter.script_modules import without_scripts
 
 _FORMS = (
     "a torch.nn.Module with a tuple of example inputs, an ExportedProgram, or a dict of methods,"
     ' each (module, inputs) or (module, inputs, dynamic_shapes): {"forward": (model, (x,))}'
 )
+
+#: What users wrap modules in, and where it has them.
+_WRAPPERS: dict[type, str] = {
+    torch.nn.parallel.DistributedDataParallel: "module",
+    torch.nn.DataParallel: "module",
+    OptimizedModule: "_orig_mod",  # of torch.compile
+}
 
 #: Tolerated difference between exported program and module, relative to the largest value; and
 #: that in roundings of the model's dtype.
@@ -99,8 +121,10 @@ def export_methods(
     problems: list[str] = []
     notes: list[str] = []
     shared = {key for value in model.values() for key in shared_buffers(value)}
+    seen: dict[int, torch.nn.Module] = {}
     for name, value in model.items():
         try:
+            value = _without_scripts(str(name), value, seen)
             programs[name] = _export_method(str(name), value, kwargs or {}, strict, shared, notes)
             if run:
                 outputs, written = _check_runs(str(name), value, kwargs or {}, programs[name])
@@ -194,7 +218,10 @@ def _export_method(
             f" has it"
         )
     positional, named = distinct((positional, named))
+    register_dataclasses((positional, named))
+    forward = with_named_keywords(forward, named)
     check_dimensions(name, forward, positional, named, shapes)
+    shapes = shapes_for(name, forward, positional, named, shapes)
     program, refused = None, dict[str, Exception]()
     # The last way traces below autograd, not above: what forward() differentiates is in the graph.
     for way, fixes, below in (
@@ -205,7 +232,9 @@ def _export_method(
     ):
         if strict not in (None, way):
             continue
-        reads = isinstance(refused.get("strict=False"), GuardOnDataDependentSymNode)
+        reads = isinstance(
+            refused.get("strict=False"), GuardOnDataDependentSymNode | DataDependentOutputException
+        )
         if fixes and reads is below:
             continue
         entered = returning_detached(forward) if below else forward
@@ -216,10 +245,17 @@ def _export_method(
                 redirected = contextlib.redirect_stderr(printed)
                 with (
                     quiet(),
+                    places_of_constants(),
                     redirected,
                     whole_recurrent_layers(),
                     any_number_of_kept_boxes(),
                     unchecked_distributions(),
+                    # It makes ints of sizes.
+                    opt_einsum.flags(enabled=False)
+                    if shapes and opt_einsum.enabled
+                    else contextlib.nullcontext(),
+                    masks_of_values() if fixes else contextlib.nullcontext(),
+                    padded_sequences(all_steps=fixes) as packed,
                     fixed or contextlib.nullcontext(),
                 ):
                     export = _export if below else torch.export.export
@@ -255,6 +291,11 @@ def _export_method(
                 f"method {name!r} checks values in Python, and the program does not:"
                 f" {', '.join(fixed.passed)}"
             )
+        if any("longest" in vars(lengths) for lengths in packed):
+            notes.append(
+                f"method {name!r} packs sequences, and takes only lengths of which the largest is"
+                f" the padded length"
+            )
     elif refused:
         notes.append(
             f"method {name!r} was exported with strict=True; with strict=False torch.export raises"
@@ -280,6 +321,22 @@ def unchecked_distributions() -> Iterator[None]:
         yield
     finally:
         kind.set_default_validate_args(before)
+
+
+@contextlib.contextmanager
+def masks_of_values() -> Iterator[None]:
+    """Inside, torch's transformers do not ask whether a mask is the causal one, if that is not
+    known: they compute the same with any."""
+    detect = transformer._detect_is_causal_mask
+
+    def is_causal(*args: Any) -> bool:
+        try:
+            return detect(*args)
+        except GuardOnDataDependentSymNode:
+            return False
+
+    with mock.patch.object(transformer, "_detect_is_causal_mask", is_causal):
+        yield
 
 
 def _check_values(name: str, program: ExportedProgram, notes: list[str]) -> None:
@@ -433,8 +490,8 @@ def _eager(
 def _module_of(name: str, parts: tuple[Any, ...]) -> tuple[torch.nn.Module, Callable[..., Any]]:
     """A module and the name of one of its methods."""
     target: Any = parts[0] if parts else None
-    if isinstance(target, torch.nn.parallel.DistributedDataParallel):
-        target = target.module
+    while isinstance(target, tuple(_WRAPPERS)):
+        target = getattr(target, next(_WRAPPERS[of] for of in _WRAPPERS if isinstance(target, of)))
     module = getattr(target, "__self__", target)
     if not isinstance(module, torch.nn.Module) or len(parts) > 3:
         hint = _instead_of(target)
@@ -444,11 +501,6 @@ def _module_of(name: str, parts: tuple[Any, ...]) -> tuple[torch.nn.Module, Call
         )
     for path, part in module.named_modules():
         where = f" at {path!r}" if path else ""
-        if isinstance(part, torch.jit.ScriptModule):
-            raise ExportError(
-                f"method {name!r}: found a ScriptModule{where}, whose Python code is gone.\n"
-                f"try:  the module that torch.jit.script or torch.jit.trace was given"
-            )
         if type(part).__module__.startswith("torch.ao.nn.quantized"):
             raise ExportError(
                 f"method {name!r}: found a {type(part).__name__}{where}, quantized by torch.ao;"
@@ -462,6 +514,21 @@ def _module_of(name: str, parts: tuple[Any, ...]) -> tuple[torch.nn.Module, Call
     dense = [item for item in module.named_buffers() if item[1].layout is torch.strided]
     check_tensors(name, "weight", [*module.named_parameters(), *dense])
     return module, target if target is not module else module.forward
+
+
+def _without_scripts(name: str, value: Any, seen: dict[int, torch.nn.Module]) -> Any:
+    """A method whose module has no ScriptModules."""
+    target, *rest = value if isinstance(value, tuple) and value else (value,)
+    module = getattr(target, "__self__", target)
+    if not isinstance(module, torch.nn.Module):
+        return value
+    try:
+        replaced = without_scripts(module, seen)
+    except ExportError as error:
+        raise ExportError(f"method {name!r}: {error}") from error
+    if replaced is module:
+        return value
+    return (replaced if target is module else getattr(replaced, target.__name__), *rest)
 
 
 def _instead_of(target: Any) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import is_fake
 from torch.utils import _pytree as pytree
 
 from pteron.exir.verification.full_precision import full_precision_matmuls
@@ -192,6 +193,8 @@ def _is_same(a: Any, b: Any) -> bool:
 
 def _is_same_tensor(a: Any, b: Any) -> bool:
     if not (isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor)):
+        return False
+    if is_fake(a) or is_fake(b):
         return False
     return (a.dtype, a.device) == (b.dtype, b.device) and bool(torch.equal(a, b))
 

@@ -7,10 +7,13 @@ import logging
 import os
 import re
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
+from unittest import mock
 
 import torch
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from pteron.exporter.errors import ExportError
 
@@ -39,9 +42,15 @@ _HINTS = {
     " torch.where or torch.cond for control flow that depends on tensor values",
     "data-dependent": "torch.where or torch.cond for control flow that depends on tensor values, at"
     " the line above; torch._check(n <= 64) for a size",
+    "aten.equal": "torch.where or torch.cond for control flow that depends on tensor values; a"
+    " comparison of a tensor with itself is known",
+    "expected predicate to be bool": "a mask of bools, mask.bool()",
     "found a fake tensor in the exported program constant": "a parameter or buffer itself, not its"
     " .data, under torch.no_grad() where forward writes it",
-    ".numpy()": "functions of torch instead of numpy's: torch.export traces only those",
+    "was not packed in forward()": "the padded tensor and its lengths as inputs, and"
+    " pack_padded_sequence in forward()",
+    ".numpy()": "functions of torch instead of numpy's: torch.export traces only those; lengths for"
+    " pack_padded_sequence as a tensor",
     "Cache'> in output": "model.config.use_cache = False, or a StaticCache that is state of the"
     " module, as transformers' TorchExportableModuleWithStaticCache has it",
     "not a known type": "a tensor, a tuple, a list or a dict as what the model returns; or"
@@ -59,7 +68,8 @@ _HINTS = {
     "specialized it to be a constant (1)": "example inputs that are 2 or more where sizes may"
     " change: torch.export takes a size of 1 for a constant",
     "specialized it to be a constant": "x.shape[0] instead of this constant in the model (in view,"
-    " reshape, expand), or no Dim for this dimension",
+    " reshape, expand), no int() of a size, no comparison with that of an earlier call; or no Dim"
+    " for this dimension",
     "must always be equal": "one Dim for both: batch = Dim('batch', max=8)",
     "Specializations unexpectedly required": "no Dim for this dimension; or no Python number of its"
     " size in the model, as by int(), math.ceil() and numpy: chunks of n rows are x.split(n)",
@@ -93,7 +103,8 @@ def refusal(
         error, what, others = own, "the model itself fails on its example inputs", {}
     text = short(error)
     if "line " not in text:
-        text += _place(error)
+        frames = traceback.extract_tb(error.__traceback__)
+        text += _place(frames) or "".join(getattr(error, "__notes__", ()))
     other = "model(*inputs) first, which has to work"
     if "itself" not in what:
         other = (
@@ -135,6 +146,26 @@ def quiet() -> Iterator[None]:
             handler.setLevel(level)
 
 
+@contextlib.contextmanager
+def places_of_constants() -> Iterator[None]:
+    """Notes in an error the line that first made a dynamic size constant, which torch only logs."""
+    places: list[str] = []
+    replace = ShapeEnv._set_replacement
+
+    def recording(env: ShapeEnv, symbol: Any, value: Any, *args: Any) -> None:
+        if value.is_number and not places:
+            places.extend(filter(None, [_place(traceback.extract_stack()[:-1])]))
+        replace(env, symbol, value, *args)
+
+    with mock.patch.object(ShapeEnv, "_set_replacement", recording):
+        try:
+            yield
+        except Exception as error:
+            if places and "specialized it to be a constant" in str(error):
+                error.add_note(f"\nwhich happens at{places[0]}")
+            raise
+
+
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _OURS = os.path.dirname(__file__) + os.sep
 
@@ -143,9 +174,9 @@ def _is_torchs(line: str) -> bool:
     return _TORCH in line or '"<' in line
 
 
-def _place(error: BaseException) -> str:
+def _place(frames: Sequence[traceback.FrameSummary]) -> str:
     """The last line of the model's own code."""
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+    for frame in reversed(frames):
         if frame.filename.startswith(_OURS):
             break
         if not frame.filename.startswith((_TORCH, "<")):

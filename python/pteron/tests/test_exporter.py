@@ -1,10 +1,10 @@
 """`pteron.export`: one call, and its messages for invalid arguments."""
 
-import dataclasses
 import re
 import subprocess
 import sys
-from typing import NamedTuple
+import types
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -32,6 +32,16 @@ class Counter(nn.Module):
         return self.total + 1
 
 
+class Counts(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.count = torch.zeros(1)
+
+    def forward(self, x):
+        self.count = self.count + 1
+        return x + self.count
+
+
 class Branches(nn.Module):
     def forward(self, x):
         return x + 1 if x.sum() > 0 else x - 1
@@ -57,9 +67,9 @@ class Pair(NamedTuple):
     second: torch.Tensor
 
 
-@dataclasses.dataclass
 class Out:
-    y: torch.Tensor
+    def __init__(self, y):
+        self.y = y
 
 
 class ReturnsObject(nn.Module):
@@ -380,7 +390,7 @@ def test_constant_methods(tmp_path):
         ),
         (
             dict(model=Reshapes(), dynamic_shapes=({0: BATCH},)),
-            r"constant \(2\)(.|\n)*try:  x.shape\[0\] instead of this constant",
+            r"constant \(2\)(.|\n)*at\n.*test_exporter.py(.|\n)*try:  x.shape\[0\] instead of this",
         ),
         (
             dict(model=nn.ReLU(), args=(torch.ones(9, 3),), dynamic_shapes=({0: BATCH},)),
@@ -397,8 +407,8 @@ def test_constant_methods(tmp_path):
         (dict(model="counter.pt"), r"found a str;(.|\n)*load_state_dict\(torch.load"),
         (dict(model=lambda x: x), "found a function;(.|\n)*whose forward calls it"),
         (
-            dict(model=nn.Sequential(torch.jit.script(nn.ReLU()))),
-            "a ScriptModule at '0', whose(.|\n)*torch.jit.trace was",
+            dict(model=nn.Sequential(torch.jit.script(Counts()))),
+            "'forward': found a ScriptModule at '0', which has state(.|\n)*torch.jit.trace was",
         ),
         (dict(model=nn.Sequential(QUANTIZED)), "a Linear at '0', quantized by torch.ao; expected"),
         (
@@ -410,7 +420,7 @@ def test_constant_methods(tmp_path):
         (dict(args=(X.to_sparse_csr(),)), r"input '0' is torch.sparse_csr(.|\n)*try: "),
         (dict(args=(X.to("meta"),)), r"input '0' is on the device 'meta'(.|\n)*torch.randn"),
         (dict(args=(torch.nested.nested_tensor([X]),)), "a nested tensor(.|\n)*a mask"),
-        (dict(model=torch.jit.trace(nn.ReLU(), X)), "a ScriptModule(.|\n)*torch.jit.trace was"),
+        (dict(model=torch.jit.script(Counts())), "a ScriptModule, which(.|\n)*torch.jit.trace was"),
         (dict(model=nn.Linear(3, 3, device="meta")), "device 'meta'(.|\n)*to_empty"),
         (dict(args=((2, 3),)), r"found sizes, \(\(2, 3\),\);(.|\n)*torch.randn"),
         (dict(args=X.shape), "found sizes, torch.Size"),
@@ -546,6 +556,15 @@ def test_of_a_data_parallel_module_the_module_is_exported():
         assert "weight" in export_methods(model, (X,))[0]["forward"].state_dict
     finally:
         torch.distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize("wrap", [nn.DataParallel, torch.compile])
+def test_of_a_wrapper_the_module_is_exported(wrap, monkeypatch):
+    kind = torch.distributions.Distribution  # whose checks torch.compile ends for the process
+    monkeypatch.setattr(kind, "_validate_args", kind._validate_args)
+    model = wrap(nn.Linear(3, 3))
+    program = export_methods(model, (X,), None, ({0: BATCH},))[0]["forward"]
+    assert "weight" in program.state_dict
 
 
 class Forces(nn.Module):
@@ -768,3 +787,26 @@ def test_distributions_do_not_look_at_their_parameters(tmp_path):
         torch.testing.assert_close(found, expected.detach())
     with pytest.raises(ValueError, match="found invalid values"):
         torch.distributions.Normal(torch.zeros(1), -torch.ones(1))
+
+
+def test_sizes_of_einsum_stay_dynamic_where_opt_einsum_is_installed(monkeypatch):
+    """Which makes ints of sizes, to choose an order."""
+
+    class Contracts(nn.Module):
+        def forward(self, x):
+            return torch.einsum("...de,...nd,...n->...ne", x.mT @ x, x, x[..., 0])
+
+    def contract_path(equation, *operands, optimize):
+        assert all(int(size) for operand in operands for size in operand.shape)
+        return [(1, 2), (0, 1)], ""
+
+    installed: Any = vars(torch.backends.opt_einsum)["m"]
+    installed.is_available.cache_clear()
+    fake = types.SimpleNamespace(contract_path=contract_path)
+    monkeypatch.setattr(installed, "_opt_einsum", fake)
+    monkeypatch.setattr(installed, "enabled", True)
+    program = export_methods(Contracts(), (torch.ones(2, 3, 4),), None, ({0: BATCH},))[0]["forward"]
+    assert installed.enabled
+    installed.is_available.cache_clear()
+    x = torch.randn(3, 3, 4)
+    torch.testing.assert_close(program.module()(x), Contracts()(x))

@@ -4,12 +4,14 @@ PYTEST_DONT_REWRITE: pytest would replace the `assert` of a model, too.
 """
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
 import pteron
+from pteron.exporter import export_methods
 
 
 class Codebook(nn.Module):
@@ -178,3 +180,93 @@ def test_conditions_that_lead_elsewhere_do_not_pass(tmp_path: Path) -> None:
 
     with pytest.raises(pteron.ExportError, match="data-dependent"):
         pteron.export(Chooses().eval(), (X,), tmp_path / "model.pte")
+
+
+class Kernel(nn.Module):
+    """As kernels of Gaussian processes, which compare their two inputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor(2.0))
+
+    def distances(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        if torch.equal(a, b):
+            return torch.cdist(a, a) + 100
+        return torch.cdist(a, b)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        alike = self.distances(x.div(self.scale), x.div(self.scale))
+        return self.distances(x, x), alike, self.distances(x, x.new_ones(2, 1, 3))
+
+
+def test_a_tensor_is_equal_to_itself_and_to_what_is_computed_alike() -> None:
+    model, shapes = Kernel().eval(), ({0: torch.export.Dim("n", max=8)},)
+    program = export_methods(model, (X,), None, shapes)[0]["forward"]
+    other = torch.randn(5, 3)
+    torch.testing.assert_close(program.module()(other), model(other))
+
+
+def written(x: torch.Tensor) -> torch.Tensor:
+    copy = x.clone()
+    copy[:1].sub_(x.sum())
+    return copy
+
+
+@pytest.mark.parametrize("function", [torch.sin, lambda x: x + torch.rand_like(x), written])
+def test_what_may_be_equal_is_not_known(function: Any) -> None:
+    class Compares(nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            other = y if function is torch.sin else x.clone() if function is written else x
+            first = function(x)
+            return x if torch.equal(first, other if function is written else function(other)) else y
+
+    with pytest.raises(pteron.ExportError, match="equal(.|\n)*try:  torch.where"):
+        export_methods(Compares().eval(), (X, X + 1))
+
+
+class OfAllSteps(nn.Module):
+    """As torchcrf, whose mask is of bytes, and of ones unless it is given."""
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+        if mask is None:
+            mask = torch.ones_like(x[..., 0], dtype=torch.uint8)
+        if not mask[0].all():
+            raise ValueError("the first step is masked")
+        return x * 2 if mask.min() > 0 else x
+
+
+def test_what_depends_on_shapes_alone_is_known() -> None:
+    model = OfAllSteps().eval()
+    programs, notes = export_methods(model, (X,))
+    torch.testing.assert_close(programs["forward"].module()(-X), -2 * X)
+    assert not notes
+    with pytest.raises(pteron.ExportError, match="data-dependent"):
+        export_methods(model, (X, X > 0))
+
+
+class Translates(nn.Module):
+    """With masks that are inputs, or of a dynamic size."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
+        self.decoder = nn.TransformerDecoder(
+            nn.TransformerDecoderLayer(8, 2, 16, batch_first=True), 1
+        )
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        causal = nn.Transformer.generate_square_subsequent_mask(y.shape[1])
+        return self.decoder(y, self.encoder(x, mask), tgt_mask=causal)
+
+
+def test_transformers_do_not_look_at_their_masks() -> None:
+    model = Translates().eval()
+    n, m = torch.export.Dim("n", max=16), torch.export.Dim("m", max=16)
+    shapes = ({1: n}, {1: m}, {0: n, 1: n})
+    x, y = torch.randn(2, 6, 8), torch.randn(2, 4, 8)
+    masks = torch.randn(6, 6), nn.Transformer.generate_square_subsequent_mask(5)
+    program = export_methods(model, (x, y, masks[0]), None, shapes)[0]["forward"].module()
+    x = x[:, :5]
+    with torch.no_grad():
+        torch.testing.assert_close(program(x, y[:, :3], masks[1]), model(x, y[:, :3], masks[1]))
