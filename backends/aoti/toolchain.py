@@ -94,7 +94,7 @@ _DEFINES = (
     "NDEBUG",
 )
 _EXPORTS = "{ global: AOTInductor*; pteron_set_tracing; local: *; };\n"
-#: Headers take 0.8 to 0.9 CPU seconds for each file, however small it is.
+#: Headers take 0.8 to 1.0 CPU seconds for each file, however small it is.
 _KERNEL_FILE_BYTES = 128 << 10
 #: Environment variables by which compilers choose headers, libraries and parts of themselves.
 _ENVIRONMENT = re.compile(

@@ -129,17 +129,19 @@ def padded_sequences(all_steps: bool = False) -> Iterator[list[_Lengths]]:
     ) -> rnn.PackedSequence:
         if not isinstance(lengths, torch.Tensor):
             lengths = torch.stack([torch.scalar_tensor(n, dtype=torch.int64) for n in lengths])
-        lengths = lengths.to(input.device, torch.int64)
-        padded = input.transpose(0, 1) if batch_first else input
+        lengths = lengths.to(input.device, torch.int64, copy=True)
+        padded = (input.transpose(0, 1) if batch_first else input).clone()
         order = None if enforce_sorted else lengths.sort(descending=True).indices
         made.append(_Lengths(lengths, padded.shape[0], order, all_steps))
         return _Packed.made(made[-1], padded)
 
     def known(sequence: rnn.PackedSequence) -> _Packed:
-        """The same, also if the model has put it together from parts of another."""
-        if isinstance(sequence, _Packed):
+        """The same, also if the model has put it together from parts of another, or has read its
+        data, to which it may write."""
+        if isinstance(sequence, _Packed) and "data" not in vars(sequence):
             return sequence
-        parts = (each for each in made if vars(each).get("batch_sizes") is sequence.batch_sizes)
+        sizes = sequence.batch_sizes
+        parts = (each for each in made if vars(each).get("batch_sizes") is sizes)
         if (of := next(parts, None)) is None:
             raise ValueError(
                 "this PackedSequence was not packed in forward(): its sizes depend on values"

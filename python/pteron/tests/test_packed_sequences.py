@@ -65,6 +65,18 @@ class OnParts(Encoder):
         )
 
 
+class Writes(Encoder):
+    """To what was packed, which is a copy, and to the packed data."""
+
+    def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> Any:
+        x, lengths = x.clone(), lengths.clone()
+        packed = self.pack(x, lengths)
+        x.mul_(2)
+        lengths.fill_(1)
+        packed.data.add_(1)
+        return self.layer(packed)[1]
+
+
 class OnNumbers(Encoder):
     def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> Any:
         return self.layer(self.pack(x, lengths.tolist()))[1]
@@ -97,6 +109,7 @@ MODELS = [
     WithStates(bidirectional=True),
     WithStates(nn.GRU, num_layers=2),
     OnParts(nn.GRU),
+    Writes(),
     OnNumbers(),
     OfConstants(),
 ]
