@@ -79,6 +79,10 @@ class Filter {
                                  CLONE_CHILD_CLEARTID;
     on_argument(SYS_clone, 0, {kThread});
     on_argument(SYS_fcntl, 1, {F_GETFD, F_SETFD, F_GETFL, F_ADD_SEALS, F_GET_SEALS});
+#if defined(__x86_64__)
+    // ARCH_REQ_XCOMP_PERM, of registers that the process may use (AMX).
+    on_argument(SYS_arch_prctl, 0, {0x1023});
+#endif
     on_argument(SYS_prctl, 0, {PR_SET_NAME, 0x53564d41 /* PR_SET_VMA */});
     on_argument(SYS_tgkill, 0, {static_cast<uint32_t>(getpid())});
     // The old limits only: no pointer to new ones.

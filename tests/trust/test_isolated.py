@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -144,6 +145,26 @@ def test_an_ordinary_program_gives_equal_bytes(program: Path, tmp_path: Path) ->
         results.append({key: array.tobytes() for key, array in np.load(output).items()})
     assert results[0] == results[1] == results[2]
     assert len(results[0]) == 2
+
+
+class Bfloat16(torch.nn.Linear):
+    """Asks the system for AMX, where the processor has it."""
+
+    def forward(self, x: torch.Tensor) -> list[torch.Tensor]:
+        return [super().forward(x.bfloat16()).float(), x]
+
+
+def test_a_process_that_has_not_asked_yet_may_ask_for_amx(tmp_path: Path) -> None:
+    x = torch.randn(64, 32)
+    model = Bfloat16(32, 48, dtype=torch.bfloat16)
+    pteron.export(model, (x,), tmp_path / "model.pte")
+    np.savez(tmp_path / "inputs.npz", x=x.numpy())
+    code = "import sys; from pteron.command.main import main; sys.exit(main(sys.argv))"
+    command = [sys.executable, "-c", code, "run", str(tmp_path / "model.pte"), "--isolated"]
+    more = ["-i", str(tmp_path / "inputs.npz"), "-o", str(tmp_path / "outputs.npz")]
+    subprocess.run([*command, *more], check=True)
+    found = [*np.load(tmp_path / "outputs.npz").values()][0]
+    torch.testing.assert_close(torch.from_numpy(found), model(x)[0], rtol=1e-2, atol=1e-2)
 
 
 class Wide(torch.nn.Module):

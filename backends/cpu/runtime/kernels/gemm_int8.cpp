@@ -180,7 +180,8 @@ void multiply(Matrix<const T> a, Matrix<const int8_t> b, Matrix<int32_t> out) {
       const int64_t done = a.cols / Isa::kGroup * Isa::kGroup;
       std::fill(right.data() + done * kColumns, right.data() + depth * kColumns, 0);
       // Groups of a transposed weight, whose columns are contiguous, are elements of a matrix.
-      const bool of_groups = sizeof(Right) == 1 && b.row_stride == 1 && b.col_stride % 4 == 0;
+      const bool of_groups = sizeof(Right) == 1 && b.row_stride == 1 && b.col_stride % 4 == 0 &&
+                             reinterpret_cast<uintptr_t>(b.data) % 4 == 0;
       if (of_groups) {
         const auto* from = reinterpret_cast<const float*>(b.data + first * b.col_stride);
         transpose({from, width, done / 4, b.col_stride / 4, 1}, kColumns,
