@@ -16,6 +16,7 @@ from pteron.backends.aoti.payload import SharedObjectInfo
 from pteron.backends.aoti.toolchain import Machine
 from pteron.backends.cpu import isa as instruction_sets
 from pteron.backends.cpu.cpu_options import CpuOptions
+from pteron.backends.cpu.passes.bfloat16_products import bfloat16_products
 from pteron.backends.cpu.passes.pack_convolutions import pack_convolutions
 from pteron.backends.cpu.passes.patch_embedding_as_matmul import PatchEmbeddingAsMatmulPass
 from pteron.exir.backend.backend_details import BackendDetails, PreprocessResult
@@ -60,6 +61,8 @@ class CpuBackend(AotiBackend[CpuOptions], BackendDetails):
             passes += [fold_batch_norms, pack_convolutions]
             if least.templates:
                 passes.append(pack_quantized_weights)
+                if options.matmul_precision == "medium":
+                    passes.append(bfloat16_products)
         return passes
 
     @classmethod
@@ -68,6 +71,11 @@ class CpuBackend(AotiBackend[CpuOptions], BackendDetails):
         code = cls.get_build_targets(options)[-1].code
         # Pays off only for a generated GEMM with packed weights.
         return [PatchEmbeddingAsMatmulPass(), *passes] if code.freeze and code.templates else passes
+
+    @classmethod
+    def precision_of_products(cls, compile_specs: list[CompileSpec]) -> torch.dtype | None:
+        medium = cls.get_options(compile_specs).matmul_precision == "medium"
+        return torch.bfloat16 if medium else None
 
     @classmethod
     def records_weights(cls, options: CpuOptions) -> bool:
@@ -151,7 +159,7 @@ def share_weights(methods: Iterable[list[ExportedProgram]]) -> bool:
 def _with_shared_weights(options: CpuOptions) -> CpuOptions:
     if options.weights != "auto" or options.gemm == "template":
         return options
-    return dataclasses.replace(options, weights="shared")
+    return dataclasses.replace(options, weights="shared", matmul_precision="highest")
 
 
 _ATEN = torch.ops.aten
@@ -175,4 +183,4 @@ def _with_called_product(options: CpuOptions, program: ExportedProgram) -> CpuOp
     sizes = (*others[0].meta["val"].shape, left.meta["val"].shape[-1])
     if not all(isinstance(n, int) for n in sizes) or math.prod(sizes) > _SMALL_PRODUCT:
         return options
-    return dataclasses.replace(options, gemm="library")
+    return dataclasses.replace(options, gemm="library", matmul_precision="highest")

@@ -123,6 +123,12 @@ class BackendDetails(ABC):
         return False
 
     @classmethod
+    def precision_of_products(cls, compile_specs: list[CompileSpec]) -> torch.dtype | None:
+        """A dtype of whose precision operands of float32 matmuls may be by the partition's options,
+        so that verification tolerates it; None: that of float32. TF32 has that of float16."""
+        return torch.float16 if cls.rounds_to_tf32(compile_specs) else None
+
+    @classmethod
     def weights_of(
         cls, processed_bytes: bytes, named_data: Mapping[str, memoryview]
     ) -> Mapping[str, tuple[torch.dtype, tuple[int, ...]]] | None:

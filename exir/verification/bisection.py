@@ -208,8 +208,10 @@ def _wrong(
     def run(interpreter: Callable[..., Interpreter]) -> list[list[Any]]:
         return [call(prefix, inputs, {}, interpreter)]
 
-    tf32 = execution.rounds_to_tf32(method)
-    compared = compare(found, run(Interpreter), rounding_of(run, tf32=tf32), tf32=tf32)
+    products = execution.precision_of_products(method)
+    compared = compare(
+        found, run(Interpreter), rounding_of(run, products=products), products=products
+    )
     return [live[c.index] for c in compared if not c.is_equal]
 
 

@@ -113,12 +113,18 @@ class Comparison:
 class _Output:
     """One output in all calls; `rounding` is the largest known effect per element of each call."""
 
-    def __init__(self, index: int, found: Sequence[Any], expected: Sequence[Any], tf32: bool):
+    def __init__(
+        self,
+        index: int,
+        found: Sequence[Any],
+        expected: Sequence[Any],
+        products: torch.dtype | None,
+    ):
         self._index, self._found, self._expected = index, found, expected
         self._errors = [
             errors(ours, expected[call % len(expected)]) for call, ours in enumerate(found)
         ]
-        self._floors = [_floor(value, tf32) for value in expected]
+        self._floors = [_floor(value, products) for value in expected]
         self._rounding: list[torch.Tensor | None] = [torch.zeros_like(f) for f in self._floors]
 
     def add(self, calls: Errors) -> None:
@@ -196,11 +202,11 @@ def _magnitude(value: Any) -> torch.Tensor:
     return torch.tensor(number, dtype=torch.float64)
 
 
-def _floor(expected: Any, tf32: bool) -> torch.Tensor:
+def _floor(expected: Any, products: torch.dtype | None) -> torch.Tensor:
     """The tolerance of each element without an estimate of rounding."""
     dtype = _dtype(expected)
-    if tf32 and dtype in (torch.float32, torch.complex64):
-        dtype = torch.float16
+    if products and dtype in (torch.float32, torch.complex64):
+        dtype = products
     resolution = RESOLUTION.get(dtype, 0.0) if dtype else 0.0
     return resolution * typical_magnitude(_magnitude(expected)).nan_to_num_(nan=0.0, posinf=0.0)
 
@@ -222,7 +228,7 @@ def compare(
     rounding: Samples,
     left_out: Collection[int] = (),
     *,
-    tf32: bool = False,
+    products: torch.dtype | None = None,
 ) -> list[Comparison]:
     """Compares outputs over several calls.
 
@@ -232,10 +238,10 @@ def compare(
       rounding: estimators of the effect of rounding; called one by one while some output is not
         explained.
       left_out: positions of outputs to skip.
-      tf32: whether float32 matmuls may use TF32, which has the precision of float16.
+      products: whose precision operands of float32 matmuls may have: float16 for TF32, or bfloat16.
     """
     outputs = [
-        _Output(index, ours, theirs, tf32)
+        _Output(index, ours, theirs, products)
         for index, (ours, theirs) in enumerate(
             zip(zip(*found, strict=True), zip(*expected, strict=True), strict=True)
         )
@@ -255,7 +261,7 @@ def compare(
 def rounding_of(
     run: Callable[[Callable[..., Interpreter]], Calls],
     *,
-    tf32: bool = False,
+    products: torch.dtype | None = None,
 ) -> Samples:
     """Estimators of the effect of rounding on each output of `run` (see `comparison`).
 
@@ -283,7 +289,7 @@ def rounding_of(
         return functools.partial(sample, functools.partial(run, kind), _rounding)
 
     def rounded(seed: int, scale: float = 1) -> Callable[[], Errors | None]:
-        kind = functools.partial(RoundingInterpreter, seed=seed, scale=scale, tf32=tf32)
+        kind = functools.partial(RoundingInterpreter, seed=seed, scale=scale, products=products)
         judge = functools.partial(_rounding, scale=scale)
         return functools.partial(sample, functools.partial(run, kind), judge)
 

@@ -128,12 +128,14 @@ def _load_options(tables: schema.Method) -> list[dict[str, Mapping[str, bool | i
     return [{}, *({name: option} for name, options in chosen.items() for option in options)]
 
 
-def rounds_to_tf32(tables: schema.Method) -> bool:
-    """Whether a delegate of the method may use TF32; see `BackendDetails`."""
-    return any(
-        imported_backend(delegate.id).rounds_to_tf32(_compile_specs(delegate))
+def precision_of_products(tables: schema.Method) -> torch.dtype | None:
+    """Whose precision operands of float32 matmuls may have in a delegate of the method, the least;
+    see `BackendDetails`."""
+    found = [
+        imported_backend(delegate.id).precision_of_products(_compile_specs(delegate))
         for delegate in tables.delegates
-    )
+    ]
+    return max(filter(None, found), key=lambda dtype: torch.finfo(dtype).eps, default=None)
 
 
 def _compile_specs(delegate: schema.Delegate) -> list[CompileSpec]:

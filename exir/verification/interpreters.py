@@ -305,15 +305,22 @@ class RoundingInterpreter(CheckingInterpreter):
     """
 
     def __init__(
-        self, module: GraphModule, *, seed: int = 0, scale: float = 1.0, tf32: bool = False
+        self,
+        module: GraphModule,
+        *,
+        seed: int = 0,
+        scale: float = 1.0,
+        products: torch.dtype | None = None,
     ) -> None:
         super().__init__(module)
-        self._seed, self._scale, self._tf32 = seed, scale, tf32
+        self._seed, self._scale, self._products = seed, scale, products
         self._generators: dict[torch.device, torch.Generator] = {}
         self._numbers: dict[torch.dtype, torch.Tensor] = {}
 
     def _nested(self, module: GraphModule) -> Interpreter:
-        nested = RoundingInterpreter(module, seed=self._seed, scale=self._scale, tf32=self._tf32)
+        nested = RoundingInterpreter(
+            module, seed=self._seed, scale=self._scale, products=self._products
+        )
         nested._generators, nested._numbers = self._generators, self._numbers
         return nested
 
@@ -353,8 +360,8 @@ class RoundingInterpreter(CheckingInterpreter):
         terms = _terms(target, args, result)
         if terms > 1 and isinstance(result, torch.Tensor) and result.is_floating_point():
             each = torch.finfo(torch.float32).eps * self._scale * math.sqrt(terms) / 4
-            if self._tf32 and result.dtype == torch.float32:
-                each += torch.finfo(torch.float16).eps * self._scale
+            if self._products and result.dtype == torch.float32:
+                each += torch.finfo(self._products).eps * self._scale
             if result.dtype == torch.float64:
                 each *= torch.finfo(torch.float64).eps / torch.finfo(torch.float32).eps
             around = typical_magnitude(result.abs().float())
@@ -369,8 +376,8 @@ class RoundingInterpreter(CheckingInterpreter):
         device, dtype = value.device, value.dtype
         if device not in self._generators:
             self._generators[device] = torch.Generator(device).manual_seed(self._seed)
-        of_tf32 = self._tf32 and dtype == torch.float32
-        ulp = torch.finfo(torch.float16 if of_tf32 else dtype).eps
+        is_operand = self._products and dtype == torch.float32
+        ulp = torch.finfo(self._products if is_operand else dtype).eps
         result = value.to(torch.float64 if dtype == torch.float64 else torch.float32, copy=True)
         bounds = None
         if isinstance(absolute, torch.Tensor):

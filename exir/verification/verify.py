@@ -189,8 +189,8 @@ def verify_method(
     if reference.obstacle:
         return MethodVerification(obstacle=reference.obstacle)
     deadline = time.monotonic() + seconds
-    tf32 = execution.rounds_to_tf32(tables)
-    samples = rounding_of(reference.run_functional, tf32=tf32)
+    products = execution.precision_of_products(tables)
+    samples = rounding_of(reference.run_functional, products=products)
     of_example: Samples = [functools.cache(sample) for sample in samples]
     others: list[str] = []
     skipped: dict[str, str] = {}
@@ -207,8 +207,8 @@ def verify_method(
         # Other strides of the example have the same values, so they share its samples.
         rounding = of_example
         if tried.given is not None:
-            rounding = rounding_of(tried.run_functional, tf32=tf32)
-        comparisons = compare(ours, theirs, rounding, random, tf32=tf32)
+            rounding = rounding_of(tried.run_functional, products=products)
+        comparisons = compare(ours, theirs, rounding, random, products=products)
         calls = tried.call_count * (1 + len(others))
         return MethodVerification(comparisons, tried, random, calls, others, skipped)
 

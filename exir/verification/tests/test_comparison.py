@@ -144,15 +144,17 @@ def test_what_rounding_changes_beyond_recognition_is_not_comparable() -> None:
     assert not result.is_comparable
 
 
-def test_tf32_has_the_digits_of_float16() -> None:
+def test_operands_of_products_have_the_digits_of_a_dtype() -> None:
     x = torch.ones(3)
     (result,) = compare([[x * 1.0009]], [[x]], [])
     assert not result.is_equal
-    (result,) = compare([[x * 1.0009]], [[x]], [], tf32=True)
+    (result,) = compare([[x * 1.0009]], [[x]], [], products=torch.float16)
     assert result.is_equal
-    (result,) = compare([[x * 1.002]], [[x]], [], tf32=True)
+    (result,) = compare([[x * 1.006]], [[x]], [], products=torch.bfloat16)
+    assert result.is_equal
+    (result,) = compare([[x * 1.002]], [[x]], [], products=torch.float16)
     assert not result.is_equal
-    (result,) = compare([[x.double() * 1.0009]], [[x.double()]], [], tf32=True)
+    (result,) = compare([[x.double() * 1.0009]], [[x.double()]], [], products=torch.float16)
     assert not result.is_equal
 
 
@@ -167,10 +169,12 @@ def _rounding(run: Any, count: int = 1, **options: Any) -> torch.Tensor:
     return torch.stack([calls[0][0] for calls in known]).amax(0)
 
 
-def test_rounding_of_tf32_is_larger() -> None:
+def test_rounding_of_operands_of_products_is_larger() -> None:
     run = traced(lambda x: torch.sin(x) + 1000 - 1000, torch.linspace(0.1, 1, 9))
-    by_ulp = [_rounding(run, tf32=tf32).max().item() for tf32 in (False, True)]
+    dtypes = (None, torch.float16, torch.bfloat16)  # float16 is for TF32
+    by_ulp = [_rounding(run, products=dtype).max().item() for dtype in dtypes]
     assert by_ulp[1] > 1000 * by_ulp[0] > 0
+    assert by_ulp[2] > 4 * by_ulp[1]
 
 
 def test_ties_and_zeros_are_exact() -> None:
