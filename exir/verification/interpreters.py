@@ -376,8 +376,8 @@ class RoundingInterpreter(CheckingInterpreter):
         device, dtype = value.device, value.dtype
         if device not in self._generators:
             self._generators[device] = torch.Generator(device).manual_seed(self._seed)
-        is_operand = self._products and dtype == torch.float32
-        ulp = torch.finfo(self._products if is_operand else dtype).eps
+        of_operands = self._products if dtype == torch.float32 else None
+        ulp = torch.finfo(of_operands or dtype).eps
         result = value.to(torch.float64 if dtype == torch.float64 else torch.float32, copy=True)
         bounds = None
         if isinstance(absolute, torch.Tensor):
