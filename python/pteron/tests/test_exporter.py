@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch._inductor.utils import get_gpu_type
 
 import pteron
 import pteron.exporter.exporter
@@ -743,6 +744,7 @@ def test_parameters_that_the_model_writes_are_state(tmp_path):
 
 
 def test_metal_lowers_and_says_that_it_does_not_run_here(tmp_path):
+    get_gpu_type()  # as torch.compile asks: Inductor remembers what it has found
     path = tmp_path / "relu.pte"
     report = pteron.export(nn.ReLU().eval(), (X,), path, backend="metal")
     assert "MetalBackend cannot run here: the program wants a Metal device" in str(report)
