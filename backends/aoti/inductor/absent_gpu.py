@@ -291,24 +291,11 @@ def absent_mps() -> Context:
         patched(torch.backends.mps, "is_available", lambda: True),
         patched(torch.backends.mps, "is_macos_or_newer", lambda *version: version <= (14, 0)),
         patched(torch.mps, "is_available", lambda: True),
-        _type_of_gpu_looked_up(),
+        _query_caches_cleared(),
         # An M1's. They affect how reductions are split, never results.
         patched(torch.backends.mps, "get_core_count", lambda: 8),
         fake_tensors_of_any_device(),
     )
-
-
-@contextlib.contextmanager
-def _type_of_gpu_looked_up() -> Iterator[None]:
-    """Inside, Inductor's code is for the GPU that seems to be there, not for one that the process
-    has found before."""
-    from torch._inductor.utils import get_gpu_type
-
-    get_gpu_type.cache_clear()
-    try:
-        yield
-    finally:
-        get_gpu_type.cache_clear()
 
 
 def do_nothing(*_: Any, **__: Any) -> None:
