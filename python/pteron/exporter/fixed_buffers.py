@@ -4,11 +4,9 @@ values in checks (`assert (x >= 0).all()`)."""
 from __future__ import annotations
 
 import contextlib
-import dis
-import itertools
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
@@ -19,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
+from pteron.exporter.conditions import passing
 from pteron.exporter.modules import storage_of
 
 #: Functions whose results are values of tensors.
@@ -94,11 +93,11 @@ class FixedBuffers(TorchFunctionMode):
                 func is torch.Tensor.item and args[0].dtype is torch.bool
             ):
                 frame = _caller()
-                passing = None if frame is None else _passing(frame)
-                if frame is not None and passing is not None:
+                passed = None if frame is None else passing(frame)
+                if frame is not None and passed is not None:
                     file = os.path.basename(frame.f_code.co_filename)
                     self.passed[f"{file}:{frame.f_lineno}"] = None
-                    return passing
+                    return passed
         result = func(*args, **kwargs)
         if not self._follow(func, args, kwargs, result) and _writes(func, kwargs):
             for target in _tensors((args[:1], kwargs.get("out"))):
@@ -243,46 +242,3 @@ def _caller() -> FrameType | None:
     while frame is not None and frame.f_code.co_name in ("__torch_function__", "__bool__"):
         frame = frame.f_back
     return frame
-
-
-def _passing(frame: FrameType) -> bool | None:
-    """The value with which a condition that the frame evaluates does not end in an error; None if
-    no outcome is an error alone."""
-    code = list(dis.get_instructions(frame.f_code))
-    later = itertools.dropwhile(lambda step: step.offset < frame.f_lasti, code)
-    jump = next((step for step in itertools.islice(later, 2) if "POP_JUMP" in step.opname), None)
-    if jump is None or not jump.opname.endswith(("TRUE", "FALSE")):
-        return None
-    jumps_if = jump.opname.endswith("TRUE")
-    if _raises(code, jump.offset + 1, _rest(code, jump.argval)):
-        return jumps_if
-    if _raises(code, jump.argval, None):
-        return not jumps_if
-    return None
-
-
-def _rest(code: Sequence[dis.Instruction], offset: int) -> tuple[int | str, ...]:
-    """What runs from an offset on, if it is a return alone, of which Python makes several; else the
-    offset."""
-    rest = [step for step in code if step.offset >= offset][:2]
-    if rest[0].opname.startswith("RETURN"):
-        rest = rest[:1]
-    if not rest[0].opname.startswith(("LOAD", "RETURN")) or "RETURN" not in rest[-1].opname:
-        return (offset,)
-    return tuple(f"{step.opname} {step.argrepr}" for step in rest)
-
-
-def _raises(
-    code: Sequence[dis.Instruction], begin: int, passing: tuple[int | str, ...] | None
-) -> bool:
-    """Whether instructions end in an error, but for jumps to where the condition passes."""
-    for step in code:
-        if step.offset < begin:
-            continue
-        if step.opname == "RAISE_VARARGS":
-            return True
-        if step.opname.startswith("RETURN"):
-            return False
-        if "JUMP" in step.opname and _rest(code, step.argval) != passing:
-            return False
-    return False

@@ -6,9 +6,10 @@ import contextlib
 import functools
 import inspect
 import io
+import operator
 import os
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from unittest import mock
 
@@ -61,6 +62,7 @@ from pteron.exporter.modules import (
 from pteron.exporter.packed_sequences import padded_sequences
 from pteron.exporter.refusals import first_line, places_of_constants, quiet, refusal
 from pteron.exporter.script_modules import without_scripts
+from pteron.exporter.sizes import ComparedSizes, DynamicSizes, all_are_dims, without_ones
 
 _FORMS = (
     "a torch.nn.Module with a tuple of example inputs, an ExportedProgram, or a dict of methods,"
@@ -125,9 +127,10 @@ def export_methods(
     for name, value in model.items():
         try:
             value = _without_scripts(str(name), value, seen)
-            programs[name] = _export_method(str(name), value, kwargs or {}, strict, shared, notes)
+            value, named = _with_inputs(str(name), value, kwargs or {}, notes)
+            programs[name] = _export_method(str(name), value, named, strict, shared, notes)
             if run:
-                outputs, written = _check_runs(str(name), value, kwargs or {}, programs[name])
+                outputs, written = _check_runs(str(name), value, named, programs[name])
                 generators = any(
                     isinstance(held, torch.Generator) for held in programs[name].constants.values()
                 )
@@ -137,7 +140,7 @@ def export_methods(
                         f" torch.Generator of the model"
                     )
                 elif outputs:
-                    notes += _differences(str(name), value, kwargs or {}, outputs, written)
+                    notes += _differences(str(name), value, named, outputs, written)
         except ExportError as error:
             problems.append(str(error))
     if problems:
@@ -188,14 +191,11 @@ def example_of(
     return (module if forward == module.forward else forward), args, kwargs
 
 
-def _export_method(
-    name: str,
-    value: Any,
-    kwargs: Mapping[str, Any],
-    strict: bool | None,
-    shared: set[int],
-    notes: list[str],
-) -> ExportedProgram:
+def _with_inputs(
+    name: str, value: Any, kwargs: Mapping[str, Any], notes: list[str]
+) -> tuple[Any, Mapping[str, Any]]:
+    """A method with its example inputs and dynamic shapes as torch.export takes them, and its
+    inputs by name."""
     parts = value if isinstance(value, tuple) else (value,)
     target, args, shapes = (*parts, None, None, None)[:3]
     if isinstance(target, ExportedProgram):
@@ -208,36 +208,67 @@ def _export_method(
                 f"method {name!r}: found dynamic shapes beside an ExportedProgram, which has its"
                 f" own.\ntry:  torch.export.export(module, args, dynamic_shapes=...)"
             )
-        return target
+        return target, kwargs
     register_caches()
-    module, forward = _module_of(name, parts)
+    _, forward = _module_of(name, parts)
     positional, named = inputs_of(name, forward, args, kwargs)
+    register_dataclasses((positional, named))
+    forward = with_named_keywords(forward, named)
+    check_dimensions(name, forward, positional, named, shapes)
+    shapes = shapes_for(name, forward, positional, named, shapes)
+    inputs = inspect.signature(forward).bind(*positional, **named)
+    wider = without_ones(inputs, shapes)
+    if all(map(operator.is_, *(pytree.tree_leaves(each.arguments) for each in (inputs, wider)))):
+        return (target, positional, shapes), named
+    notes.append(
+        f"method {name!r}: example inputs that have size 1 where it may change, which torch.export"
+        f" takes for a constant, were exported with size 2"
+    )
+    return (target, wider.args, shapes), wider.kwargs
+
+
+def _export_method(
+    name: str,
+    value: Any,
+    kwargs: Mapping[str, Any],
+    strict: bool | None,
+    shared: set[int],
+    notes: list[str],
+) -> ExportedProgram:
+    if isinstance(value, ExportedProgram):
+        return value
+    _, args, shapes = value
+    module, forward = _module_of(name, value)
     if module.training and not isinstance(module, torch.fx.GraphModule):
         notes.append(
             f"the module of method {name!r} was in training mode; it was exported as its eval()"
             f" has it"
         )
-    positional, named = distinct((positional, named))
-    register_dataclasses((positional, named))
+    positional, named = distinct((args, dict(kwargs)))
     forward = with_named_keywords(forward, named)
-    check_dimensions(name, forward, positional, named, shapes)
-    shapes = shapes_for(name, forward, positional, named, shapes)
+    inputs = inspect.signature(forward).bind(*positional, **named)
     program, refused = None, dict[str, Exception]()
-    # The last way traces below autograd, not above: what forward() differentiates is in the graph.
-    for way, fixes, below in (
-        (False, False, False),
-        (False, True, False),
-        (True, False, False),
-        (False, True, True),
+    # The third way traces below autograd, not above: what forward() differentiates is in the graph.
+    # The last two do not let comparisons of sizes make these constant.
+    for way, fixes, below, otherwise in (
+        (False, False, False, None),
+        (False, True, False, None),
+        (True, False, False, None),
+        (False, True, True, None),
+        (False, False, False, False),
+        (False, False, False, True),
     ):
         if strict not in (None, way):
             continue
-        reads = isinstance(
-            refused.get("strict=False"), GuardOnDataDependentSymNode | DataDependentOutputException
-        )
+        before = refused.get("strict=False")
+        reads = isinstance(before, GuardOnDataDependentSymNode | DataDependentOutputException)
         if fixes and reads is below:
             continue
+        compares = "Constraints violated" in str(before) and all_are_dims(shapes)
+        if otherwise is not None and not compares:
+            continue
         entered = returning_detached(forward) if below else forward
+        compared = None if otherwise is None else ComparedSizes(otherwise)
         with as_exported(module, entered, shared):
             fixed = FixedBuffers(module) if fixes else None
             printed = io.StringIO()  # a graph, where it fails
@@ -256,6 +287,8 @@ def _export_method(
                     else contextlib.nullcontext(),
                     masks_of_values() if fixes else contextlib.nullcontext(),
                     padded_sequences(all_steps=fixes) as packed,
+                    compared.followed() if compared else contextlib.nullcontext(),
+                    contextlib.nullcontext() if way or not shapes else DynamicSizes(),
                     fixed or contextlib.nullcontext(),
                 ):
                     export = _export if below else torch.export.export
@@ -264,13 +297,18 @@ def _export_method(
                 check_tensors(name, "weight", program.constants.items())
                 if fixed:
                     fixed.check(program)
+                if compared and (not compared.places or not _is_for_all_sizes(
+                    program, module, forward, compared.candidates(inputs, shapes)
+                )):
+                    program = None
+                    continue
                 break
             except ExportError:
                 raise
             except Exception as error:
                 program = None
                 # Values that Python reads may not be all that torch.export does not take.
-                if not below:
+                if not below and not compared:
                     refused[f"strict={way}"] = error
     if program is None:
         first, *others = refused.items()
@@ -296,6 +334,12 @@ def _export_method(
                 f"method {name!r} packs sequences, and takes only lengths of which the largest is"
                 f" the padded length"
             )
+    elif compared:
+        notes.append(
+            f"method {name!r} compares sizes that may change, at {', '.join(compared.places)}: the"
+            f" program does not, and was compared with the model for sizes near all that these are"
+            f" compared with"
+        )
     elif refused:
         notes.append(
             f"method {name!r} was exported with strict=True; with strict=False torch.export raises"
@@ -337,6 +381,25 @@ def masks_of_values() -> Iterator[None]:
 
     with mock.patch.object(transformer, "_detect_is_causal_mask", is_causal):
         yield
+
+
+def _is_for_all_sizes(
+    program: ExportedProgram,
+    module: torch.nn.Module,
+    forward: Callable[..., Any],
+    candidates: Iterable[inspect.BoundArguments],
+) -> bool:
+    """Whether a program computes what the module does on each of some inputs."""
+    written = storages_of(module)
+    for inputs in candidates:
+        given = inputs.args, inputs.kwargs
+        expected = run_module(module, forward, given, written)[0]
+        with as_exported(module, forward, written), torch.no_grad():
+            found = program.module()(*inputs.args, **inputs.kwargs)
+        pairs = [*map(pytree.tree_leaves, (found, expected))]
+        if len(pairs[0]) != len(pairs[1]) or _distance(*pairs) > _SAME:
+            return False
+    return True
 
 
 def _check_values(name: str, program: ExportedProgram, notes: list[str]) -> None:
@@ -454,19 +517,12 @@ def _differences(
             f"method {name!r} sets {', '.join(changed)} of the module in a call, and the program"
             f" does not; state is a registered buffer that is changed in place, as by copy_()"
         )
-    worst = 0.0
+    worst = _distance(exported, pytree.tree_leaves(returned))
     tensors = [*_module_of(name, parts)[0].parameters(), *pytree.tree_leaves(returned)]
     dtypes = {leaf.dtype for leaf in tensors if isinstance(leaf, torch.Tensor)}
     eps = max(
         (torch.finfo(t).eps for t in dtypes if t.itemsize > 1 and t.is_floating_point), default=0
     )
-    for found, expected in zip(exported, pytree.tree_leaves(returned), strict=False):
-        if isinstance(expected, torch.Tensor) and expected.numel():
-            wide = torch.complex128 if expected.is_complex() else torch.float64
-            found, expected = found.to(wide), expected.detach().cpu().to(wide)
-            if found.shape == expected.shape:
-                error = (found - expected).abs().nan_to_num(0, 0, 0).max()
-                worst = max(worst, float(error / (expected.abs().nan_to_num(0, 0, 0).max() or 1)))
     if worst <= max(_SAME, _ROUNDINGS * eps):
         return notes
     return [
@@ -475,6 +531,20 @@ def _differences(
         f" {worst:.1e} of the largest value on the example inputs, before anything is lowered;"
         f" models may ask whether they are being exported (torch.compiler.is_exporting())",
     ]
+
+
+def _distance(found: Sequence[Any], expected: Sequence[Any]) -> float:
+    """The largest difference, relative to the largest value of its tensor; of tensors of one
+    shape."""
+    worst = 0.0
+    for of, to in zip(found, expected, strict=False):
+        if isinstance(to, torch.Tensor) and to.numel():
+            wide = torch.complex128 if to.is_complex() else torch.float64
+            of, to = of.detach().cpu().to(wide), to.detach().cpu().to(wide)
+            if of.shape == to.shape:
+                error = (of - to).abs().nan_to_num(0, 0, 0).max()
+                worst = max(worst, float(error / (to.abs().nan_to_num(0, 0, 0).max() or 1)))
+    return worst
 
 
 def _eager(

@@ -174,12 +174,17 @@ def _is_torchs(line: str) -> bool:
     return _TORCH in line or '"<' in line
 
 
+def is_models(file: str) -> bool:
+    """Whether code is neither torch's nor ours."""
+    return not file.startswith((_TORCH, _OURS, "<"))
+
+
 def _place(frames: Sequence[traceback.FrameSummary]) -> str:
     """The last line of the model's own code."""
     for frame in reversed(frames):
         if frame.filename.startswith(_OURS):
             break
-        if not frame.filename.startswith((_TORCH, "<")):
+        if is_models(frame.filename):
             place = f'File "{frame.filename}", line {frame.lineno}, in {frame.name}'
             return f"\n  {place}\n    {frame.line}"
     return ""

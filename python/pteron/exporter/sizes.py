@@ -1,0 +1,197 @@
+"""Sizes that dynamic_shapes lets change: in example inputs, and where forward() reads them."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+from unittest import mock
+
+import sympy
+import torch
+from torch.export import Dim
+from torch.export.dynamic_shapes import _DimHint, _DimHintType
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
+
+from pteron.exporter.conditions import passing
+from pteron.exporter.refusals import is_models
+
+_Bound = inspect.BoundArguments
+
+_SPLITS = frozenset({torch.split, torch.Tensor.split})
+_CHUNKS = frozenset({torch.chunk, torch.Tensor.chunk})
+
+#: Rows from which torch.cdist does not compute distances one by one, which is as exact.
+_ROWS = 25
+
+
+def resized(inputs: _Bound, shapes: Any, size: Callable[[Any, int], int]) -> _Bound:
+    """The same inputs with `size(dim, before)` elements in each dimension that has a Dim, of which
+    they come again in turn."""
+
+    def of(value: Any, spec: Any) -> Any:
+        if not spec:
+            return value
+        if isinstance(value, torch.Tensor):
+            for i, dim in spec.items() if isinstance(spec, Mapping) else enumerate(spec):
+                before = value.shape[i]
+                if before and (now := size(dim, before)) != before:
+                    which = torch.arange(now, device=value.device) % before
+                    value = value.index_select(i, which).requires_grad_(value.requires_grad)
+            return value
+        parts, structure = pytree.tree_flatten(value, is_leaf=lambda part: part is not value)
+        specs = [spec.get(key) for key in value] if isinstance(spec, Mapping) else [*spec]
+        return pytree.tree_unflatten(map(of, parts, specs), structure)
+
+    if not isinstance(shapes, Mapping):
+        return inputs
+    values = {key: of(value, shapes.get(key)) for key, value in inputs.arguments.items()}
+    return _Bound(inputs.signature, values)  # type: ignore[arg-type]
+
+
+def roots(inputs: _Bound, shapes: Any) -> dict[str, tuple[Dim, int]]:
+    """The Dims that are not derived from others by name, with their sizes in the inputs."""
+    found: dict[str, tuple[Dim, int]] = {}
+
+    def note(dim: Any, size: int) -> int:
+        if isinstance(dim, Dim) and not hasattr(dim, "root"):
+            found[dim.__name__] = dim, size
+        return size
+
+    resized(inputs, shapes, note)
+    return found
+
+
+def with_sizes(inputs: _Bound, shapes: Any, sizes: Mapping[str, int]) -> _Bound:
+    """The same inputs with other sizes of some Dims."""
+
+    def size(dim: Any, before: int) -> int:
+        root = getattr(dim, "root", dim)
+        now = sizes.get(getattr(root, "__name__", ""))
+        return before if now is None else now if root is dim else int(dim.fn(sympy.Integer(now)))
+
+    return resized(inputs, shapes, size)
+
+
+def without_ones(inputs: _Bound, shapes: Any) -> _Bound:
+    """The same inputs with 2 where a size is 1 and may change: torch.export takes 1 for a
+    constant."""
+    ones = {n: 2 for n, (dim, size) in roots(inputs, shapes).items() if size == 1 and dim.max >= 2}
+
+    def hinted(dim: Any, before: int) -> int:
+        is_dynamic = isinstance(dim, str) or (
+            isinstance(dim, _DimHint) and dim.type is _DimHintType.DYNAMIC
+        )
+        return 2 if before == 1 and is_dynamic and (getattr(dim, "max", None) or 2) >= 2 else before
+
+    return resized(with_sizes(inputs, shapes, ones), shapes, hinted)
+
+
+class DynamicSizes(TorchFunctionMode):
+    """Inside, functions that count with sizes in Python do not make dynamic ones constant."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func in _SPLITS or func in _CHUNKS:
+            whole = _Whole(func in _CHUNKS, *args, **kwargs)
+            if whole.parts:
+                return torch.split_with_sizes(whole.tensor, whole.parts, whole.dim)
+        if func is torch.cdist and str(kwargs.get("compute_mode")).endswith("_if_necessary"):
+            if not all(statically_known_true(each.shape[-2] <= _ROWS) for each in args):
+                kwargs = {**kwargs, "compute_mode": "donot_use_mm_for_euclid_dist"}
+        return func(*args, **kwargs)
+
+
+class _Whole:
+    """The sizes of what split() and chunk() return, if these divide a dynamic one."""
+
+    def __init__(
+        self,
+        is_chunk: bool,
+        tensor: torch.Tensor | None = None,
+        number: Any = None,
+        dim: int = 0,
+        **names: Any,
+    ) -> None:
+        self.tensor = next((t for t in names.values() if isinstance(t, torch.Tensor)), tensor)
+        rest = [n for n in names.values() if not isinstance(n, torch.Tensor)]
+        number, self.dim = rest[0] if rest else number, dim
+        self.parts: list[Any] = []
+        size = None if self.tensor is None else self.tensor.shape[dim]
+        if type(size) is int or isinstance(number, list | tuple | torch.Tensor):
+            return
+        if is_chunk:
+            if statically_known_true(size % number == 0):
+                self.parts = [size // number] * number
+        elif isinstance(number, torch.SymInt):
+            count = sympy.cancel(size.node.expr / number.node.expr)
+            if count.is_Integer:
+                self.parts = [number] * int(count)
+
+
+class ComparedSizes:
+    """Inside, Python code of a model compares dynamic sizes with others without any being made
+    constant, as an earlier call's (`if self.shape != x.shape`) or a table's: none is equal, and
+    what is larger is so as in the example inputs, or else otherwise. Whether the program then
+    computes what the model does is to be compared for sizes of `candidates`.
+
+    Attributes:
+      places: file and line of each comparison.
+    """
+
+    def __init__(self, otherwise: bool) -> None:
+        self._otherwise = otherwise
+        self._numbers: set[int] = set()
+        self.places: dict[str, None] = {}
+
+    @contextlib.contextmanager
+    def followed(self) -> Iterator[None]:
+        evaluate = torch.SymBool.__bool__
+
+        def decided(condition: torch.SymBool) -> bool:
+            frame = sys._getframe(1)
+            expr, hint = condition.node.expr, condition.node.hint
+            if (
+                not is_models(frame.f_code.co_filename)
+                or hint is None
+                or free_unbacked_symbols(expr)
+                or passing(frame) is not None
+                or statically_known_true(condition)
+                or statically_known_true(torch.sym_not(condition))
+            ):
+                return evaluate(condition)
+            self.places[f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"] = None
+            self._numbers |= {int(n) for n in expr.atoms(sympy.Integer)}
+            if isinstance(expr, sympy.Eq | sympy.Ne):
+                return isinstance(expr, sympy.Ne)
+            return bool(hint) is not self._otherwise
+
+        with mock.patch.object(torch.SymBool, "__bool__", decided):
+            yield
+
+    def candidates(self, inputs: _Bound, shapes: Any) -> Iterator[_Bound]:
+        """Inputs of sizes for which comparisons may have another outcome, each of one Dim; first
+        the same."""
+        yield inputs
+        found = roots(inputs, shapes)
+        numbers = self._numbers | {size for _, size in found.values()}
+        near = {n // m + d for n in numbers for m in {1, *numbers} if m > 0 for d in (-1, 0, 1)}
+        for name, (dim, size) in found.items():
+            for n in sorted(near - {size}):
+                if max(dim.min, 1) <= n <= dim.max:
+                    yield with_sizes(inputs, shapes, {name: n})
+
+
+def all_are_dims(shapes: Any) -> bool:
+    """Whether all that may change has a name."""
+    leaves: Sequence[Any] = pytree.tree_leaves(shapes)
+    return any(isinstance(leaf, Dim) for leaf in leaves) and all(
+        leaf is None or isinstance(leaf, Dim | int) for leaf in leaves
+    )
