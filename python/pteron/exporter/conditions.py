@@ -1,5 +1,5 @@
-"""Conditions in the Python code of models, one outcome of which is nothing but an error or a
-warning."""
+"""Conditions in the Python code of models that have the same value for all inputs, or could have:
+one outcome is nothing but an error or a warning, or changes nothing (`if mask.any(): x[mask] = 0`)."""
 
 from __future__ import annotations
 
@@ -7,29 +7,46 @@ import ast
 import functools
 import itertools
 import linecache
+import os
 import re
 from collections.abc import Collection, Iterator, Sequence
 from types import FrameType
+from typing import NamedTuple
 
 _Position = tuple[int | None, int | None, int | None, int | None]
 
 _LEAVES = (ast.Return, ast.Break, ast.Continue)
+#: Functions that fail without elements.
+_OF_SOME = re.compile(r"\b(a|arg)?(max|min|minmax)\b|\b(median|mode|quantile|topk|kthvalue)\b")
 _REPORT = re.compile(r"warn|\bprint|\blog(ger|ging)?\b", re.IGNORECASE)
 
 
-def passing(frame: FrameType) -> bool | None:
-    """The value with which a condition that the frame evaluates does not end in an error or a
-    warning; None if no outcome is that alone, or the source is not known."""
+class Outcome(NamedTuple):
+    """The value that a condition may always have, and whether the other is a check's."""
+
+    value: bool
+    is_check: bool
+
+
+def outcome(frame: FrameType) -> Outcome | None:
+    """That of a condition that the frame evaluates; None if there is none, or no source of it."""
     # Of a jump in Python 3.11 the place is the statement, and what is before it is the condition.
     step = frame.f_lasti // 2
     at = {*itertools.islice(frame.f_code.co_positions(), max(step - 1, 0), step + 1)}
-    values = (_value(test, value, at) for test, value in _checks(frame.f_code.co_filename))
-    return next((value for value in values if value is not None), None)
+    for test, value, is_check in _conditions(frame.f_code.co_filename):
+        if (found := _value(test, value, at)) is not None:
+            return Outcome(found, is_check)
+    return None
+
+
+def place_of(frame: FrameType | None) -> str:
+    """File and line."""
+    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}" if frame else "?"
 
 
 @functools.lru_cache(maxsize=256)
-def _checks(file: str) -> tuple[tuple[ast.expr, bool], ...]:
-    """The conditions of checks in a file, and the values with which they pass."""
+def _conditions(file: str) -> tuple[tuple[ast.expr, bool, bool], ...]:
+    """The conditions in a file that may always have one value, with their outcomes."""
     try:
         tree = ast.parse("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError):
@@ -37,16 +54,15 @@ def _checks(file: str) -> tuple[tuple[ast.expr, bool], ...]:
     found = []
     for statement, later in _statements(tree):
         if isinstance(statement, ast.Assert):
-            value = True
-        elif not isinstance(statement, ast.If):
-            continue
-        elif _only_fails(statement.body):
-            value = False
-        elif _only_fails(statement.orelse or (later if _leaves(statement.body) else [])):
-            value = True
-        else:
-            continue
-        found.append((statement.test, value))
+            found.append((statement.test, True, True))
+        elif isinstance(statement, ast.If):
+            rest = statement.orelse or (later if _leaves(statement.body) else [])
+            if _only_fails(statement.body):
+                found.append((statement.test, False, True))
+            elif _only_fails(rest):
+                found.append((statement.test, True, True))
+            elif not statement.orelse and _is_of_mask(statement.body, statement.test):
+                found.append((statement.test, True, False))
     return tuple(found)
 
 
@@ -79,6 +95,33 @@ def _raises(block: Sequence[ast.stmt]) -> bool:
     if isinstance(last, ast.If):
         return _raises(last.body) and _raises(last.orelse)
     return isinstance(last, ast.Raise)
+
+
+def _is_of_mask(block: Sequence[ast.stmt], test: ast.expr) -> bool:
+    """Whether a block writes only elements of a mask, and the condition is that it has some."""
+    if isinstance(test, ast.Compare) and ast.unparse(test).endswith(" > 0"):
+        test = test.left
+    if not isinstance(test, ast.Call) or not isinstance(test.func, ast.Attribute):
+        return False
+    if test.func.attr not in ("any", "sum") or len(test.args) > 1 or test.keywords:
+        return False
+    mask = ast.unparse(test.args[0] if test.args else test.func.value)
+
+    def is_part(target: ast.expr) -> bool:
+        if isinstance(target, ast.Tuple):
+            return all(map(is_part, target.elts))
+        return isinstance(target, ast.Subscript) and ast.unparse(target.slice) == mask
+
+    targets = [
+        each.targets if isinstance(each, ast.Assign) else [each.target]
+        for each in block
+        if isinstance(each, ast.Assign | ast.AugAssign)
+    ]
+    return (
+        len(targets) == len(block)
+        and all(map(is_part, itertools.chain(*targets)))
+        and not any(_OF_SOME.search(ast.unparse(each)) for each in block)
+    )
 
 
 def _value(test: ast.expr, value: bool, at: Collection[_Position]) -> bool | None:

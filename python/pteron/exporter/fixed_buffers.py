@@ -4,7 +4,6 @@ values in checks (`assert (x >= 0).all()`)."""
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from collections.abc import Iterator
 from types import FrameType
@@ -17,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
-from pteron.exporter.conditions import passing
+from pteron.exporter.conditions import outcome, place_of
 from pteron.exporter.modules import storage_of
 
 #: Functions whose results are values of tensors.
@@ -56,6 +55,7 @@ class FixedBuffers(TorchFunctionMode):
     Attributes:
       read: value by name of buffers that were read; that of the one element, if there is one.
       passed: file and line of each check.
+      equal: those of comparisons of what is computed alike, which are not equal where it is NaN.
     """
 
     def __init__(self, module: torch.nn.Module) -> None:
@@ -70,6 +70,7 @@ class FixedBuffers(TorchFunctionMode):
         self._computed: dict[int, tuple[torch.Tensor, torch.Tensor, list[str]]] = {}
         self.read: dict[str, Any] = {}
         self.passed: dict[str, None] = {}
+        self.equal: dict[str, None] = {}
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -87,17 +88,19 @@ class FixedBuffers(TorchFunctionMode):
                 with _outside():
                     return func(*values, **options)
             if func in _EQUAL and (is_equal := _is_equal(*args[:2])) is not None:
+                if is_equal:
+                    self.equal[place_of(_caller())] = None
                 return is_equal
             # Below autograd, conditions are read as items.
             if func is torch.Tensor.__bool__ or (
                 func is torch.Tensor.item and args[0].dtype is torch.bool
             ):
                 frame = _caller()
-                passed = None if frame is None else passing(frame)
-                if frame is not None and passed is not None:
-                    file = os.path.basename(frame.f_code.co_filename)
-                    self.passed[f"{file}:{frame.f_lineno}"] = None
-                    return passed
+                always = None if frame is None else outcome(frame)
+                if always is not None:
+                    if always.is_check:
+                        self.passed[place_of(frame)] = None
+                    return always.value
         result = func(*args, **kwargs)
         if not self._follow(func, args, kwargs, result) and _writes(func, kwargs):
             for target in _tensors((args[:1], kwargs.get("out"))):

@@ -62,7 +62,14 @@ from pteron.exporter.modules import (
 from pteron.exporter.packed_sequences import padded_sequences
 from pteron.exporter.refusals import first_line, places_of_constants, quiet, refusal
 from pteron.exporter.script_modules import without_scripts
-from pteron.exporter.sizes import ComparedSizes, DynamicSizes, all_are_dims, without_ones
+from pteron.exporter.sizes import (
+    ComparedSizes,
+    DynamicSizes,
+    all_are_dims,
+    roots,
+    with_sizes,
+    without_ones,
+)
 
 _FORMS = (
     "a torch.nn.Module with a tuple of example inputs, an ExportedProgram, or a dict of methods,"
@@ -141,6 +148,7 @@ def export_methods(
                     )
                 elif outputs:
                     notes += _differences(str(name), value, named, outputs, written)
+                    notes += _differences_at_one(str(name), value, named, programs[name])
         except ExportError as error:
             problems.append(str(error))
     if problems:
@@ -329,6 +337,12 @@ def _export_method(
                 f"method {name!r} checks values in Python, and the program does not:"
                 f" {', '.join(fixed.passed)}"
             )
+        if fixed.equal:
+            notes.append(
+                f"method {name!r} compares tensors that are computed alike, at"
+                f" {', '.join(fixed.equal)}: the program takes them for equal, also where they are"
+                f" NaN"
+            )
         if any("longest" in vars(lengths) for lengths in packed):
             notes.append(
                 f"method {name!r} packs sequences, and takes only lengths of which the largest is"
@@ -394,10 +408,15 @@ def _is_for_all_sizes(
     for inputs in candidates:
         given = inputs.args, inputs.kwargs
         expected = run_module(module, forward, given, written)[0]
-        with as_exported(module, forward, written), torch.no_grad():
+        with (
+            as_exported(module, forward, written),
+            torch.no_grad(),
+            torch.random.fork_rng(devices=[]),
+        ):
             found = program.module()(*inputs.args, **inputs.kwargs)
         pairs = [*map(pytree.tree_leaves, (found, expected))]
-        if len(pairs[0]) != len(pairs[1]) or _distance(*pairs) > _SAME:
+        shapes = [[getattr(leaf, "shape", None) for leaf in leaves] for leaves in pairs]
+        if shapes[0] != shapes[1] or _distance(*pairs) > _SAME:
             return False
     return True
 
@@ -531,6 +550,31 @@ def _differences(
         f" {worst:.1e} of the largest value on the example inputs, before anything is lowered;"
         f" models may ask whether they are being exported (torch.compiler.is_exporting())",
     ]
+
+
+def _differences_at_one(
+    name: str, value: Any, kwargs: Mapping[str, Any], program: ExportedProgram
+) -> list[str]:
+    """Notes if the module computes something else where a dynamic size is 1, of which torch.export
+    takes no notice."""
+    if isinstance(value, ExportedProgram):
+        return []
+    _, args, shapes = value
+    module, forward = _module_of(name, value)
+    bound = inspect.signature(with_named_keywords(forward, kwargs)).bind(*args, **kwargs)
+    notes = []
+    for dim, (of, size) in roots(bound, shapes).items():
+        if of.min > 1 or size < 2:
+            continue
+        inputs = with_sizes(bound, shapes, {dim: 1})
+        with contextlib.suppress(Exception):  # neither may run with that
+            if not _is_for_all_sizes(program, module, forward, [inputs]):
+                notes.append(
+                    f"method {name!r}: where {dim} is 1, the model computes something else than the"
+                    f" program, for which torch.export took that to be 2 or more (squeeze() without"
+                    f" a dimension, a comparison of the size); Dim({dim!r}, min=2) refuses 1"
+                )
+    return notes
 
 
 def _distance(found: Sequence[Any], expected: Sequence[Any]) -> float:

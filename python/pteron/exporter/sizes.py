@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -18,7 +17,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statica
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
-from pteron.exporter.conditions import passing
+from pteron.exporter.conditions import outcome, place_of
 from pteron.exporter.refusals import is_models
 
 _Bound = inspect.BoundArguments
@@ -84,10 +83,8 @@ def without_ones(inputs: _Bound, shapes: Any) -> _Bound:
     ones = {n: 2 for n, (dim, size) in roots(inputs, shapes).items() if size == 1 and dim.max >= 2}
 
     def hinted(dim: Any, before: int) -> int:
-        is_dynamic = isinstance(dim, str) or (
-            isinstance(dim, _DimHint) and dim.type is _DimHintType.DYNAMIC
-        )
-        return 2 if before == 1 and is_dynamic and (getattr(dim, "max", None) or 2) >= 2 else before
+        is_dynamic = isinstance(dim, _DimHint) and dim.type is _DimHintType.DYNAMIC
+        return 2 if is_dynamic and before == 1 and (dim.max or 2) > 1 else before
 
     return resized(with_sizes(inputs, shapes, ones), shapes, hinted)
 
@@ -162,12 +159,12 @@ class ComparedSizes:
                 not is_models(frame.f_code.co_filename)
                 or hint is None
                 or free_unbacked_symbols(expr)
-                or passing(frame) is not None
+                or outcome(frame) is not None
                 or statically_known_true(condition)
                 or statically_known_true(torch.sym_not(condition))
             ):
                 return evaluate(condition)
-            self.places[f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"] = None
+            self.places[place_of(frame)] = None
             self._numbers |= {int(n) for n in expr.atoms(sympy.Integer)}
             if isinstance(expr, sympy.Eq | sympy.Ne):
                 return isinstance(expr, sympy.Ne)

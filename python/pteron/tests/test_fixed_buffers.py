@@ -3,6 +3,7 @@
 PYTEST_DONT_REWRITE: pytest would replace the `assert` of a model, too.
 """
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +151,10 @@ def check_sizes(x: torch.Tensor) -> None:
 
 class Checks(nn.Module):
     def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        if (x > 400).any() or x.max() > 400:
+            warnings.warn(f"large {x.shape}" if x.dim() else "large", UserWarning, stacklevel=2)
+        if x.min() < -200:
+            raise ValueError("small" if x.dim() else f"{x}")
         assert (x > -100).all(), "too small"
         if torch.isnan(x).any() or x.max() > 1000:
             found = f"{x.shape}"
@@ -164,22 +169,61 @@ def test_checks_of_values_pass(tmp_path: Path) -> None:
     path = tmp_path / "model.pte"
     report = pteron.export(Checks().eval(), (X, X > 0), path)
     (note,) = (note for note in report.notes if "checks values in Python" in note)
-    assert note.count("test_fixed_buffers.py:") == 5
+    assert note.count("test_fixed_buffers.py:") == 7
     method = pteron.Runtime.get().load_program(path).load_method("forward")
     torch.testing.assert_close(torch.as_tensor(method(-X, X > 2)), 1 - X)
 
 
-def test_conditions_that_lead_elsewhere_do_not_pass(tmp_path: Path) -> None:
-    class Chooses(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            if x.sum() < 0:
-                if x.shape[0] == 2:
-                    return -x
-                raise ValueError
-            return x
+class ReturnsBefore(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.sum() < 0:
+            if x.shape[0] == 2:
+                return -x
+            raise ValueError
+        return x
 
+
+class WritesOthers(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x.clone()
+        if (x > 1).any():
+            y[x > 0] = 0
+        return y
+
+
+class NeedsSome(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x.clone()
+        if (x > 1).any():
+            y[x > 1] = x[x > 1].max()
+        return y
+
+
+@pytest.mark.parametrize("kind", [ReturnsBefore, WritesOthers, NeedsSome])
+def test_conditions_that_lead_elsewhere_do_not_pass(kind: Any) -> None:
     with pytest.raises(pteron.ExportError, match="data-dependent"):
-        pteron.export(Chooses().eval(), (X,), tmp_path / "model.pte")
+        export_methods(kind().eval(), (X,))
+
+
+class Splines(nn.Module):
+    """As nflows, which computes splines of what is in an interval, if anything is."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        inside, y, z = (x >= 0) & (x <= 3), torch.zeros_like(x), torch.zeros_like(x)
+        if torch.any(inside):
+            y[inside], z[inside] = x[inside].exp(), x[inside] * 2
+        if inside.sum() > 0:
+            z[inside] += 1
+        return y, z
+
+
+def test_writes_to_elements_of_a_mask_if_it_has_some(tmp_path: Path) -> None:
+    path = tmp_path / "model.pte"
+    assert not pteron.export(Splines().eval(), (X,), path).notes
+    method = pteron.Runtime.get().load_program(path).load_method("forward")
+    for x in (X, X + 100, X - 1):
+        found: Any = method(x)
+        torch.testing.assert_close([torch.as_tensor(each) for each in found], [*Splines()(x)])
 
 
 class Kernel(nn.Module):
@@ -201,9 +245,10 @@ class Kernel(nn.Module):
 
 def test_a_tensor_is_equal_to_itself_and_to_what_is_computed_alike() -> None:
     model, shapes = Kernel().eval(), ({0: torch.export.Dim("n", max=8)},)
-    program = export_methods(model, (X,), None, shapes)[0]["forward"]
+    programs, notes = export_methods(model, (X,), None, shapes)
+    assert any("where they are NaN" in note for note in notes), notes
     other = torch.randn(5, 3)
-    torch.testing.assert_close(program.module()(other), model(other))
+    torch.testing.assert_close(programs["forward"].module()(other), model(other))
 
 
 def written(x: torch.Tensor) -> torch.Tensor:

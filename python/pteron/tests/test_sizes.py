@@ -1,0 +1,157 @@
+"""Models whose Python code counts with sizes that may change, or compares them."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim
+
+import pteron
+from pteron.exporter import export_methods
+
+B, N = Dim("b", max=8), Dim("n", max=64)
+
+
+def exported(model: nn.Module, args: Any, shapes: Any, *others: Any) -> list[str]:
+    """The notes of a program that was compared with the model on other inputs."""
+    programs, notes = export_methods(model.eval(), args, None, shapes)
+    for inputs in (args, *others):
+        expected = model(*inputs)
+        torch.testing.assert_close(programs["forward"].module()(*inputs), expected)
+    return [note for note in notes if "training mode" not in note]
+
+
+class Parts(nn.Module):
+    """As classifier-free guidance, and losses that are computed of several images at once."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        first, second = torch.cat([x, x + 1]).chunk(2)
+        third = torch.cat([x, x + 1, x * 2]).split(x.shape[0])[2]
+        last = torch.chunk(torch.cat([x, x, x], 1), chunks=3, dim=-1)[2]
+        rest = torch.split(torch.cat([x, x]), split_size_or_sections=x.shape[0])
+        return first + second, third, last, rest[1], *x.split([1, 2], 1)
+
+
+def test_parts_of_dynamic_sizes(tmp_path: Path) -> None:
+    path = tmp_path / "model.pte"
+    pteron.export(Parts(), (torch.randn(2, 3),), path, dynamic_shapes=({0: B},))
+    method = pteron.Runtime.get().load_program(path).load_method("forward")
+    for rows in (1, 5):
+        x = torch.randn(rows, 3)
+        found: Any = method(x)
+        torch.testing.assert_close([torch.as_tensor(each) for each in found], [*Parts()(x)])
+
+
+def test_distances_of_any_number_of_rows() -> None:
+    class Distances(nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return torch.cdist(x, y)
+
+    y = torch.randn(30, 3)
+    others = [(torch.randn(n, 3), y[:7]) for n in (1, 40)]
+    assert not exported(Distances(), (torch.randn(10, 3), y[:7]), ({0: N}, None), *others)
+
+
+def test_an_example_of_one_row(tmp_path: Path) -> None:
+    class Adds(nn.Module):
+        def forward(self, x: torch.Tensor, pair: Any, *, y: torch.Tensor) -> torch.Tensor:
+            return x + pair["a"][0] + y.sum()
+
+    def inputs(n: int) -> tuple[Any, ...]:
+        return torch.randn(n, 3), {"a": [torch.randn(n, 1)]}, torch.randn(2 * n)
+
+    shapes = {"x": {0: B}, "pair": {"a": [[B, None]]}, "y": {0: 2 * B}}
+    x, pair, y = inputs(1)
+    path = tmp_path / "model.pte"
+    report = pteron.export(Adds(), (x, pair), path, kwargs={"y": y}, dynamic_shapes=shapes)
+    assert any("exported with size 2" in note for note in report.notes)
+    method = pteron.Runtime.get().load_program(path).load_method("forward")
+    for n in (1, 3):
+        x, pair, y = inputs(n)
+        found: Any = method(x, pair, y=y)
+        torch.testing.assert_close(torch.as_tensor(found), Adds()(x, pair, y=y))
+
+
+def test_an_example_of_one_row_without_a_dim() -> None:
+    x = torch.randn(1, 3)
+    (note,) = exported(nn.ReLU(), (x,), ({0: Dim.DYNAMIC},), (torch.randn(4, 3),))
+    assert "size 1 where it may change" in note
+    assert not exported(nn.ReLU(), (x,), ({0: Dim("one", max=1)},))
+
+
+class Grid(nn.Module):
+    """As the heads of YOLO, which keep their anchors while the shape is that of the last call."""
+
+    shape: Any = None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.shape != x.shape:
+            self.anchors, self.shape = torch.arange(x.shape[1]), x.shape
+        return x + self.anchors
+
+
+class Table(nn.Module):
+    """As rotary embeddings, whose table grows with the longest call."""
+
+    length = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.shape[1] > self.length:
+            self.length = x.shape[1]
+            self.table = torch.arange(self.length).cos()
+        return x * self.table[: x.shape[1]]
+
+
+class Positions(nn.Module):
+    """As vision transformers, whose table is resized where the image has another size."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(1, 1, 6))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.shape[1] == self.table.shape[2]:
+            return x + self.table[0]
+        table = nn.functional.interpolate(self.table, size=x.shape[1], mode="linear")
+        return x + table[0]
+
+
+@pytest.mark.parametrize("kind", [Grid, Table, Positions])
+@pytest.mark.parametrize("length", [6, 4])
+def test_sizes_compared_with_those_of_a_call_before(kind: Any, length: int) -> None:
+    model = kind()
+    x = torch.randn(2, length)
+    model(x)
+    others = [(torch.randn(n, m),) for n, m in ((2, 6), (5, 9), (1, 1), (2, 3))]
+    before = {key: value for key, value in vars(model).items() if not key.startswith("_")}
+    shapes = ({0: B, 1: N},)
+    (note,) = export_methods(model.eval(), (x,), None, shapes)[1]
+    assert "compares sizes that may change, at test_sizes.py:" in note
+    after = {key: value for key, value in vars(model).items() if not key.startswith("_")}
+    assert all(after[key] is before[key] for key in before if key != "training")
+    exported(model, (x,), shapes, *others)
+
+
+@pytest.mark.parametrize("size", [2, 5])
+@pytest.mark.parametrize("compare", ["__eq__", "__gt__"])
+def test_sizes_for_which_the_model_computes_something_else(size: int, compare: str) -> None:
+    class Chooses(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if getattr(x.shape[0], compare)(size):
+                return x * 3
+            return x
+
+    with pytest.raises(pteron.ExportError, match="Constraints violated"):
+        export_methods(Chooses().eval(), (torch.randn(2, 3),), None, ({0: B},))
+
+
+def test_one_row_for_which_the_model_computes_something_else() -> None:
+    class Squeezes(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.sum(-1).squeeze()
+
+    shapes = ({0: B, 1: N},)
+    (note,) = export_methods(Squeezes().eval(), (torch.randn(2, 3),), None, shapes)[1]
+    assert "where b is 1" in note and "min=2" in note
