@@ -98,9 +98,9 @@ class FixedBuffers(TorchFunctionMode):
                 frame = _caller()
                 always = None if frame is None else outcome(frame)
                 if always is not None:
-                    if always.is_check:
+                    if always[1]:
                         self.passed[place_of(frame)] = None
-                    return always.value
+                    return always[0]
         result = func(*args, **kwargs)
         if not self._follow(func, args, kwargs, result) and _writes(func, kwargs):
             for target in _tensors((args[:1], kwargs.get("out"))):

@@ -134,10 +134,11 @@ def export_methods(
     for name, value in model.items():
         try:
             value = _without_scripts(str(name), value, seen)
-            value, named = _with_inputs(str(name), value, kwargs or {}, notes)
-            programs[name] = _export_method(str(name), value, named, strict, shared, notes)
+            programs[name] = _export_method(
+                str(name), value, kwargs or {}, strict, shared, run, notes
+            )
             if run:
-                outputs, written = _check_runs(str(name), value, named, programs[name])
+                outputs, written = _check_runs(str(name), value, programs[name])
                 generators = any(
                     isinstance(held, torch.Generator) for held in programs[name].constants.values()
                 )
@@ -147,8 +148,7 @@ def export_methods(
                         f" torch.Generator of the model"
                     )
                 elif outputs:
-                    notes += _differences(str(name), value, named, outputs, written)
-                    notes += _differences_at_one(str(name), value, named, programs[name])
+                    notes += _differences(str(name), value, programs[name], outputs, written)
         except ExportError as error:
             problems.append(str(error))
     if problems:
@@ -199,11 +199,15 @@ def example_of(
     return (module if forward == module.forward else forward), args, kwargs
 
 
-def _with_inputs(
-    name: str, value: Any, kwargs: Mapping[str, Any], notes: list[str]
-) -> tuple[Any, Mapping[str, Any]]:
-    """A method with its example inputs and dynamic shapes as torch.export takes them, and its
-    inputs by name."""
+def _export_method(
+    name: str,
+    value: Any,
+    kwargs: Mapping[str, Any],
+    strict: bool | None,
+    shared: set[int],
+    run: bool,
+    notes: list[str],
+) -> ExportedProgram:
     parts = value if isinstance(value, tuple) else (value,)
     target, args, shapes = (*parts, None, None, None)[:3]
     if isinstance(target, ExportedProgram):
@@ -216,45 +220,28 @@ def _with_inputs(
                 f"method {name!r}: found dynamic shapes beside an ExportedProgram, which has its"
                 f" own.\ntry:  torch.export.export(module, args, dynamic_shapes=...)"
             )
-        return target, kwargs
+        return target
     register_caches()
-    _, forward = _module_of(name, parts)
+    module, forward = _module_of(name, parts)
     positional, named = inputs_of(name, forward, args, kwargs)
-    register_dataclasses((positional, named))
-    forward = with_named_keywords(forward, named)
-    check_dimensions(name, forward, positional, named, shapes)
-    shapes = shapes_for(name, forward, positional, named, shapes)
-    inputs = inspect.signature(forward).bind(*positional, **named)
-    wider = without_ones(inputs, shapes)
-    if all(map(operator.is_, *(pytree.tree_leaves(each.arguments) for each in (inputs, wider)))):
-        return (target, positional, shapes), named
-    notes.append(
-        f"method {name!r}: example inputs that have size 1 where it may change, which torch.export"
-        f" takes for a constant, were exported with size 2"
-    )
-    return (target, wider.args, shapes), wider.kwargs
-
-
-def _export_method(
-    name: str,
-    value: Any,
-    kwargs: Mapping[str, Any],
-    strict: bool | None,
-    shared: set[int],
-    notes: list[str],
-) -> ExportedProgram:
-    if isinstance(value, ExportedProgram):
-        return value
-    _, args, shapes = value
-    module, forward = _module_of(name, value)
     if module.training and not isinstance(module, torch.fx.GraphModule):
         notes.append(
             f"the module of method {name!r} was in training mode; it was exported as its eval()"
             f" has it"
         )
-    positional, named = distinct((args, dict(kwargs)))
+    positional, named = distinct((positional, named))
+    register_dataclasses((positional, named))
     forward = with_named_keywords(forward, named)
-    inputs = inspect.signature(forward).bind(*positional, **named)
+    check_dimensions(name, forward, positional, named, shapes)
+    shapes = shapes_for(name, forward, positional, named, shapes)
+    given = inspect.signature(forward).bind(*positional, **named)
+    inputs = without_ones(given, shapes)
+    if inputs is not given:
+        positional, named = inputs.args, inputs.kwargs
+        notes.append(
+            f"method {name!r}: example inputs that have size 1 where it may change, which"
+            f" torch.export takes for a constant, were exported with size 2"
+        )
     program, refused = None, dict[str, Exception]()
     # The third way traces below autograd, not above: what forward() differentiates is in the graph.
     # The last two do not let comparisons of sizes make these constant.
@@ -305,7 +292,7 @@ def _export_method(
                 check_tensors(name, "weight", program.constants.items())
                 if fixed:
                     fixed.check(program)
-                if compared and (not compared.places or not _is_for_all_sizes(
+                if compared and (not compared.places or not _is_right(
                     program, module, forward, compared.candidates(inputs, shapes)
                 )):
                     program = None
@@ -361,6 +348,15 @@ def _export_method(
         )
     sys.stderr.write(printed.getvalue())
     _check_values(name, program, notes)
+    for dim, (of, size) in roots(inputs, shapes).items() if run else ():
+        one = with_sizes(inputs, shapes, {dim: 1})
+        with contextlib.suppress(Exception):  # neither may run with that
+            if of.min < 2 <= size and not _is_right(program, module, forward, [one]):
+                notes.append(
+                    f"method {name!r}: where {dim} is 1, the model computes something else than the"
+                    f" program, for which torch.export took it to be 2 or more (squeeze() of it, a"
+                    f" comparison with it); Dim({dim!r}, min=2) refuses 1"
+                )
     if all(leaf is None for leaf in program.graph_signature.user_outputs):
         notes.append(f"method {name!r} returns nothing")
     # Some operators do not run as they are.
@@ -397,7 +393,7 @@ def masks_of_values() -> Iterator[None]:
         yield
 
 
-def _is_for_all_sizes(
+def _is_right(
     program: ExportedProgram,
     module: torch.nn.Module,
     forward: Callable[..., Any],
@@ -453,7 +449,7 @@ def _check_values(name: str, program: ExportedProgram, notes: list[str]) -> None
 
 
 def _check_runs(
-    name: str, value: Any, kwargs: Mapping[str, Any], program: ExportedProgram
+    name: str, value: Any, program: ExportedProgram
 ) -> tuple[list[Any], set[int]]:
     """The flat outputs on the example inputs, and the storages of the buffers that the program
     writes; nothing if this machine cannot run it.
@@ -483,7 +479,7 @@ def _check_runs(
         is_module = not isinstance(
             (value[0] if isinstance(value, tuple) else value), ExportedProgram
         )
-        run = functools.partial(_eager, name, value, kwargs) if is_module else None
+        run = functools.partial(_eager, name, value, program) if is_module else None
         raise refusal(name, error, what, run) from error
     finally:
         for key, values in kept.items():
@@ -517,7 +513,7 @@ class _Keeping(torch.fx.Interpreter):
 def _differences(
     name: str,
     value: Any,
-    kwargs: Mapping[str, Any],
+    program: ExportedProgram,
     exported: Sequence[Any],
     written: set[int],
 ) -> list[str]:
@@ -527,7 +523,7 @@ def _differences(
     if isinstance(parts[0], ExportedProgram):
         return []
     try:
-        returned, changed = _eager(name, value, kwargs, written)
+        returned, changed = _eager(name, value, program, written)
     except Exception:
         return []  # as a module; it could be exported
     notes = []
@@ -552,31 +548,6 @@ def _differences(
     ]
 
 
-def _differences_at_one(
-    name: str, value: Any, kwargs: Mapping[str, Any], program: ExportedProgram
-) -> list[str]:
-    """Notes if the module computes something else where a dynamic size is 1, of which torch.export
-    takes no notice."""
-    if isinstance(value, ExportedProgram):
-        return []
-    _, args, shapes = value
-    module, forward = _module_of(name, value)
-    bound = inspect.signature(with_named_keywords(forward, kwargs)).bind(*args, **kwargs)
-    notes = []
-    for dim, (of, size) in roots(bound, shapes).items():
-        if of.min > 1 or size < 2:
-            continue
-        inputs = with_sizes(bound, shapes, {dim: 1})
-        with contextlib.suppress(Exception):  # neither may run with that
-            if not _is_for_all_sizes(program, module, forward, [inputs]):
-                notes.append(
-                    f"method {name!r}: where {dim} is 1, the model computes something else than the"
-                    f" program, for which torch.export took that to be 2 or more (squeeze() without"
-                    f" a dimension, a comparison of the size); Dim({dim!r}, min=2) refuses 1"
-                )
-    return notes
-
-
 def _distance(found: Sequence[Any], expected: Sequence[Any]) -> float:
     """The largest difference, relative to the largest value of its tensor; of tensors of one
     shape."""
@@ -592,13 +563,12 @@ def _distance(found: Sequence[Any], expected: Sequence[Any]) -> float:
 
 
 def _eager(
-    name: str, value: Any, kwargs: Mapping[str, Any], written: Collection[int] | None = None
+    name: str, value: Any, program: ExportedProgram, written: Collection[int] | None = None
 ) -> tuple[Any, list[str]]:
-    """`run_module` of a method's module on its example inputs."""
-    parts = value if isinstance(value, tuple) else (value,)
-    module, forward = _module_of(name, parts)
-    inputs = inputs_of(name, forward, parts[1] if len(parts) > 1 else None, kwargs)
-    return run_module(module, forward, inputs, storages_of(module) if written is None else written)
+    """`run_module` of a method's module on the program's example inputs."""
+    module, forward = _module_of(name, value if isinstance(value, tuple) else (value,))
+    written = storages_of(module) if written is None else written
+    return run_module(module, forward, program.example_inputs, written)
 
 
 def _module_of(name: str, parts: tuple[Any, ...]) -> tuple[torch.nn.Module, Callable[..., Any]]:

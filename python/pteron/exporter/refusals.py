@@ -65,15 +65,16 @@ _HINTS = {
     "input integers as dynamic": "torch.export.Dim.DYNAMIC for the int in dynamic_shapes, and"
     " torch._check(n <= 8) in the model",
     "not in range [": "example inputs whose sizes are in the ranges of dynamic_shapes",
-    "specialized it to be a constant (1)": "example inputs that are 2 or more where sizes may"
+    "export 0/1 specialized": "example inputs that are 2 or more where sizes may"
     " change: torch.export takes a size of 1 for a constant",
     "specialized it to be a constant": "x.shape[0] instead of this constant in the model (in view,"
-    " reshape, expand), no int() of a size, no comparison with that of an earlier call; or no Dim"
+    " reshape, expand), no int() of a size, no loop over it, no comparison with a constant; or no Dim"
     " for this dimension",
     "must always be equal": "one Dim for both: batch = Dim('batch', max=8)",
     "Specializations unexpectedly required": "no Dim for this dimension; or no Python number of its"
     " size in the model, as by int(), math.ceil() and numpy: chunks of n rows are x.split(n)",
-    "Suggested fixes": "dynamic_shapes with these fixes",
+    "Suggested fixes": "dynamic_shapes with these fixes; or, if a table grows with the longest call, a"
+    " call with the largest size first",
     'required "forward" function': "a module that defines forward(self, x), which calls its parts",
     "dtype": "inputs of the model's dtype, as x.float() or x.half()",
     "scalar types: Long": "indices as integers, ids.long()",
@@ -182,7 +183,7 @@ def is_models(file: str) -> bool:
 def _place(frames: Sequence[traceback.FrameSummary]) -> str:
     """The last line of the model's own code."""
     for frame in reversed(frames):
-        if frame.filename.startswith(_OURS):
+        if frame.filename.startswith(_OURS) and frame.name != "__torch_function__":
             break
         if is_models(frame.filename):
             place = f'File "{frame.filename}", line {frame.lineno}, in {frame.name}'

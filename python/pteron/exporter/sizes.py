@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from unittest import mock
 
 import sympy
 import torch
 from torch.export import Dim
-from torch.export.dynamic_shapes import _DimHint, _DimHintType
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
@@ -24,8 +23,10 @@ _Bound = inspect.BoundArguments
 
 _SPLITS = frozenset({torch.split, torch.Tensor.split})
 _CHUNKS = frozenset({torch.chunk, torch.Tensor.chunk})
+_SQUEEZES = frozenset({torch.squeeze, torch.Tensor.squeeze})
+_NAMES = dict.fromkeys(("split_size", "split_size_or_sections", "chunks"), "number")
 
-#: Rows from which torch.cdist does not compute distances one by one, which is as exact.
+#: Rows up to which torch.cdist computes distances one by one, and not by a matmul.
 _ROWS = 25
 
 
@@ -41,9 +42,11 @@ def resized(inputs: _Bound, shapes: Any, size: Callable[[Any, int], int]) -> _Bo
                 before = value.shape[i]
                 if before and (now := size(dim, before)) != before:
                     which = torch.arange(now, device=value.device) % before
-                    value = value.index_select(i, which).requires_grad_(value.requires_grad)
+                    value = value.detach().index_select(i, which)
             return value
         parts, structure = pytree.tree_flatten(value, is_leaf=lambda part: part is not value)
+        if structure.is_leaf() or isinstance(spec, Dim):
+            return value
         specs = [spec.get(key) for key in value] if isinstance(spec, Mapping) else [*spec]
         return pytree.tree_unflatten(map(of, parts, specs), structure)
 
@@ -80,64 +83,52 @@ def with_sizes(inputs: _Bound, shapes: Any, sizes: Mapping[str, int]) -> _Bound:
 def without_ones(inputs: _Bound, shapes: Any) -> _Bound:
     """The same inputs with 2 where a size is 1 and may change: torch.export takes 1 for a
     constant."""
-    ones = {n: 2 for n, (dim, size) in roots(inputs, shapes).items() if size == 1 and dim.max >= 2}
-
-    def hinted(dim: Any, before: int) -> int:
-        is_dynamic = isinstance(dim, _DimHint) and dim.type is _DimHintType.DYNAMIC
-        return 2 if is_dynamic and before == 1 and (dim.max or 2) > 1 else before
-
-    return resized(with_sizes(inputs, shapes, ones), shapes, hinted)
+    found = roots(inputs, shapes).items()
+    ones = {name: 2 for name, (dim, size) in found if size == 1 and dim.max > 1}
+    return with_sizes(inputs, shapes, ones) if ones else inputs
 
 
 class DynamicSizes(TorchFunctionMode):
-    """Inside, functions that count with sizes in Python do not make dynamic ones constant."""
+    """Inside, functions that count with sizes in Python do not make dynamic ones constant, and take
+    none to be 1."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
+        named = {_NAMES.get(key, key): value for key, value in kwargs.items()}
+        named = {**dict(zip(("input", "number", "dim"), args, strict=False)), **named}
         if func in _SPLITS or func in _CHUNKS:
-            whole = _Whole(func in _CHUNKS, *args, **kwargs)
-            if whole.parts:
-                return torch.split_with_sizes(whole.tensor, whole.parts, whole.dim)
-        if func is torch.cdist and str(kwargs.get("compute_mode")).endswith("_if_necessary"):
+            x, dim = named.get("input", named.get("tensor")), named.get("dim", 0)
+            if parts := _parts(x.shape[dim], named["number"], func in _CHUNKS):
+                return torch.split_with_sizes(x, parts, dim)
+        elif func in _SQUEEZES and not all(type(n) is int for n in named["input"].shape):
+            x = named["input"]
+            dims = named.get("dim", named.get("number", range(x.dim())))
+            dims = (dims,) if isinstance(dims, int) else dims
+            return torch.squeeze(x, tuple(i for i in dims if type(x.shape[i]) is int))
+        elif func is torch.cdist and str(kwargs.get("compute_mode")).endswith("_if_necessary"):
             if not all(statically_known_true(each.shape[-2] <= _ROWS) for each in args):
                 kwargs = {**kwargs, "compute_mode": "donot_use_mm_for_euclid_dist"}
         return func(*args, **kwargs)
 
 
-class _Whole:
-    """The sizes of what split() and chunk() return, if these divide a dynamic one."""
-
-    def __init__(
-        self,
-        is_chunk: bool,
-        tensor: torch.Tensor | None = None,
-        number: Any = None,
-        dim: int = 0,
-        **names: Any,
-    ) -> None:
-        self.tensor = next((t for t in names.values() if isinstance(t, torch.Tensor)), tensor)
-        rest = [n for n in names.values() if not isinstance(n, torch.Tensor)]
-        number, self.dim = rest[0] if rest else number, dim
-        self.parts: list[Any] = []
-        size = None if self.tensor is None else self.tensor.shape[dim]
-        if type(size) is int or isinstance(number, list | tuple | torch.Tensor):
-            return
-        if is_chunk:
-            if statically_known_true(size % number == 0):
-                self.parts = [size // number] * number
-        elif isinstance(number, torch.SymInt):
-            count = sympy.cancel(size.node.expr / number.node.expr)
-            if count.is_Integer:
-                self.parts = [number] * int(count)
+def _parts(size: Any, number: Any, is_chunk: bool) -> list[Any]:
+    """The sizes that split() or chunk() makes of a dynamic one, if they are equal."""
+    if type(size) is int or isinstance(number, list | tuple | torch.Tensor):
+        return []
+    if is_chunk:
+        whole = statically_known_true(size % number == 0)
+        return [size // number] * number if whole else []
+    count = sympy.cancel(size.node.expr / getattr(getattr(number, "node", None), "expr", number))
+    return [number] * int(count) if count.is_Integer else []
 
 
 class ComparedSizes:
     """Inside, Python code of a model compares dynamic sizes with others without any being made
     constant, as an earlier call's (`if self.shape != x.shape`) or a table's: none is equal, and
     what is larger is so as in the example inputs, or else otherwise. Whether the program then
-    computes what the model does is to be compared for sizes of `candidates`.
+    computes what the model does is to be compared for `candidates`.
 
     Attributes:
       places: file and line of each comparison.
@@ -188,7 +179,4 @@ class ComparedSizes:
 
 def all_are_dims(shapes: Any) -> bool:
     """Whether all that may change has a name."""
-    leaves: Sequence[Any] = pytree.tree_leaves(shapes)
-    return any(isinstance(leaf, Dim) for leaf in leaves) and all(
-        leaf is None or isinstance(leaf, Dim | int) for leaf in leaves
-    )
+    return all(leaf is None or isinstance(leaf, Dim | int) for leaf in pytree.tree_leaves(shapes))

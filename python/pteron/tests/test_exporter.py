@@ -397,6 +397,10 @@ def test_constant_methods(tmp_path):
             dict(model=nn.ReLU(), args=(torch.ones(9, 3),), dynamic_shapes=({0: BATCH},)),
             "not in range(.|\n)*try:  example inputs whose sizes are in the ranges",
         ),
+        (
+            dict(args=(X[:1],), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},)),
+            "example inputs that are 2 or more",
+        ),
         (dict(path=None), "no path(.|\n)*inputs as a tuple"),
         (dict(args="model.pte", path=(X,)), "a tuple as the path(.|\n)*inputs as a tuple"),
         (dict(model=Counter().state_dict()), "a state dict(.|\n)*load_state_dict"),

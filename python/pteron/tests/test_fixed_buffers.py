@@ -212,8 +212,8 @@ class Splines(nn.Module):
         inside, y, z = (x >= 0) & (x <= 3), torch.zeros_like(x), torch.zeros_like(x)
         if torch.any(inside):
             y[inside], z[inside] = x[inside].exp(), x[inside] * 2
-        if inside.sum() > 0:
-            z[inside] += 1
+        if (x > 1).any():
+            z[x > 1] += 1
         return y, z
 
 

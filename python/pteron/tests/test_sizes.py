@@ -74,13 +74,6 @@ def test_an_example_of_one_row(tmp_path: Path) -> None:
         torch.testing.assert_close(torch.as_tensor(found), Adds()(x, pair, y=y))
 
 
-def test_an_example_of_one_row_without_a_dim() -> None:
-    x = torch.randn(1, 3)
-    (note,) = exported(nn.ReLU(), (x,), ({0: Dim.DYNAMIC},), (torch.randn(4, 3),))
-    assert "size 1 where it may change" in note
-    assert not exported(nn.ReLU(), (x,), ({0: Dim("one", max=1)},))
-
-
 class Grid(nn.Module):
     """As the heads of YOLO, which keep their anchors while the shape is that of the last call."""
 
@@ -147,11 +140,19 @@ def test_sizes_for_which_the_model_computes_something_else(size: int, compare: s
         export_methods(Chooses().eval(), (torch.randn(2, 3),), None, ({0: B},))
 
 
-def test_one_row_for_which_the_model_computes_something_else() -> None:
-    class Squeezes(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return x.sum(-1).squeeze()
+class Squeezes(nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x.sum(-1, keepdim=True).squeeze(), x[:, None].squeeze(1), x.squeeze(0)
 
-    shapes = ({0: B, 1: N},)
-    (note,) = export_methods(Squeezes().eval(), (torch.randn(2, 3),), None, shapes)[1]
+
+class OneRow(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 3 if x.shape[0] == 1 else x
+
+
+@pytest.mark.parametrize("kind", [Squeezes, OneRow])
+def test_one_row_for_which_the_model_computes_something_else(kind: Any, tmp_path: Path) -> None:
+    path = tmp_path / "model.pte"
+    model = kind().eval()
+    (note,) = pteron.export(model, (torch.randn(2, 3),), path, dynamic_shapes=({0: B},)).notes
     assert "where b is 1" in note and "min=2" in note
