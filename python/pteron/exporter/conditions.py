@@ -1,5 +1,5 @@
-"""Conditions in the Python code of models that have the same value for all inputs, or could have:
-one outcome is nothing but an error or a warning, or changes nothing (`if mask.any(): x[mask] = 0`)."""
+"""Conditions in the Python code of models that may have the same value for all inputs: one outcome
+is nothing but an error or a warning, or changes nothing (`if mask.any(): x[mask] = 0`)."""
 
 from __future__ import annotations
 
@@ -84,14 +84,15 @@ def _warns(block: Sequence[ast.stmt]) -> bool:
 
 def _is_of_mask(block: Sequence[ast.stmt], test: ast.expr) -> bool:
     """Whether a block writes only elements of a mask, and the condition is that it has some."""
-    mask = re.fullmatch(r"torch\.any\((.+)\)|(?:\((.+)\)|([\w.]+))\.any\(\)", ast.unparse(test))
+    found = re.fullmatch(r"torch\.any\((.+)\)|(?:\((.+)\)|([\w.]+))\.any\(\)", ast.unparse(test))
+    masks = found.groups() if found else ()
 
     def is_part(target: ast.expr) -> bool:
         if isinstance(target, ast.Tuple):
             return all(map(is_part, target.elts))
-        return isinstance(target, ast.Subscript) and ast.unparse(target.slice) in mask.groups()
+        return isinstance(target, ast.Subscript) and ast.unparse(target.slice) in masks
 
-    return mask is not None and all(
+    return all(
         isinstance(each, ast.Assign | ast.AugAssign)
         and all(map(is_part, each.targets if isinstance(each, ast.Assign) else [each.target]))
         and not _OF_SOME.search(ast.unparse(each))

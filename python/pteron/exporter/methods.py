@@ -6,7 +6,6 @@ import contextlib
 import functools
 import inspect
 import io
-import operator
 import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -205,7 +204,7 @@ def _export_method(
     kwargs: Mapping[str, Any],
     strict: bool | None,
     shared: set[int],
-    run: bool,
+    compares: bool,
     notes: list[str],
 ) -> ExportedProgram:
     parts = value if isinstance(value, tuple) else (value,)
@@ -259,8 +258,8 @@ def _export_method(
         reads = isinstance(before, GuardOnDataDependentSymNode | DataDependentOutputException)
         if fixes and reads is below:
             continue
-        compares = "Constraints violated" in str(before) and all_are_dims(shapes)
-        if otherwise is not None and not compares:
+        sizes = "Constraints violated" in str(before) and all_are_dims(shapes)
+        if otherwise is not None and not sizes:
             continue
         entered = returning_detached(forward) if below else forward
         compared = None if otherwise is None else ComparedSizes(otherwise)
@@ -292,9 +291,10 @@ def _export_method(
                 check_tensors(name, "weight", program.constants.items())
                 if fixed:
                     fixed.check(program)
-                if compared and (not compared.places or not _is_right(
-                    program, module, forward, compared.candidates(inputs, shapes)
-                )):
+                if compared and (
+                    not compared.places
+                    or not _is_right(program, module, forward, compared.candidates(inputs, shapes))
+                ):
                     program = None
                     continue
                 break
@@ -348,7 +348,7 @@ def _export_method(
         )
     sys.stderr.write(printed.getvalue())
     _check_values(name, program, notes)
-    for dim, (of, size) in roots(inputs, shapes).items() if run else ():
+    for dim, (of, size) in roots(inputs, shapes).items() if compares else ():
         one = with_sizes(inputs, shapes, {dim: 1})
         with contextlib.suppress(Exception):  # neither may run with that
             if of.min < 2 <= size and not _is_right(program, module, forward, [one]):
@@ -403,7 +403,10 @@ def _is_right(
     written = storages_of(module)
     for inputs in candidates:
         given = inputs.args, inputs.kwargs
-        expected = run_module(module, forward, given, written)[0]
+        try:
+            expected = run_module(module, forward, given, written)[0]
+        except Exception:
+            continue  # the model does not take such sizes
         with (
             as_exported(module, forward, written),
             torch.no_grad(),
@@ -448,9 +451,7 @@ def _check_values(name: str, program: ExportedProgram, notes: list[str]) -> None
     )
 
 
-def _check_runs(
-    name: str, value: Any, program: ExportedProgram
-) -> tuple[list[Any], set[int]]:
+def _check_runs(name: str, value: Any, program: ExportedProgram) -> tuple[list[Any], set[int]]:
     """The flat outputs on the example inputs, and the storages of the buffers that the program
     writes; nothing if this machine cannot run it.
 

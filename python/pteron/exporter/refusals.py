@@ -68,13 +68,13 @@ _HINTS = {
     "export 0/1 specialized": "example inputs that are 2 or more where sizes may"
     " change: torch.export takes a size of 1 for a constant",
     "specialized it to be a constant": "x.shape[0] instead of this constant in the model (in view,"
-    " reshape, expand), no int() of a size, no loop over it, no comparison with a constant; or no Dim"
+    " reshape, expand), no int() of a size, no loop over it, no comparison with another; or no Dim"
     " for this dimension",
     "must always be equal": "one Dim for both: batch = Dim('batch', max=8)",
     "Specializations unexpectedly required": "no Dim for this dimension; or no Python number of its"
     " size in the model, as by int(), math.ceil() and numpy: chunks of n rows are x.split(n)",
-    "Suggested fixes": "dynamic_shapes with these fixes; or, if a table grows with the longest call, a"
-    " call with the largest size first",
+    "Suggested fixes": "dynamic_shapes with these fixes; or a call of the largest size first, if a"
+    " table of the model grows with it",
     'required "forward" function': "a module that defines forward(self, x), which calls its parts",
     "dtype": "inputs of the model's dtype, as x.float() or x.half()",
     "scalar types: Long": "indices as integers, ids.long()",

@@ -25,6 +25,7 @@ _SPLITS = frozenset({torch.split, torch.Tensor.split})
 _CHUNKS = frozenset({torch.chunk, torch.Tensor.chunk})
 _SQUEEZES = frozenset({torch.squeeze, torch.Tensor.squeeze})
 _NAMES = dict.fromkeys(("split_size", "split_size_or_sections", "chunks"), "number")
+_NAMES |= {"tensor": "input", "self": "input"}
 
 #: Rows up to which torch.cdist computes distances one by one, and not by a matmul.
 _ROWS = 25
@@ -53,7 +54,7 @@ def resized(inputs: _Bound, shapes: Any, size: Callable[[Any, int], int]) -> _Bo
     if not isinstance(shapes, Mapping):
         return inputs
     values = {key: of(value, shapes.get(key)) for key, value in inputs.arguments.items()}
-    return _Bound(inputs.signature, values)  # type: ignore[arg-type]
+    return _Bound(inputs.signature, values)
 
 
 def roots(inputs: _Bound, shapes: Any) -> dict[str, tuple[Dim, int]]:
@@ -96,10 +97,10 @@ class DynamicSizes(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
-        named = {_NAMES.get(key, key): value for key, value in kwargs.items()}
+        named: dict[str, Any] = {_NAMES.get(key, key): value for key, value in kwargs.items()}
         named = {**dict(zip(("input", "number", "dim"), args, strict=False)), **named}
         if func in _SPLITS or func in _CHUNKS:
-            x, dim = named.get("input", named.get("tensor")), named.get("dim", 0)
+            x, dim = named["input"], named.get("dim", 0)
             if parts := _parts(x.shape[dim], named["number"], func in _CHUNKS):
                 return torch.split_with_sizes(x, parts, dim)
         elif func in _SQUEEZES and not all(type(n) is int for n in named["input"].shape):
@@ -141,7 +142,7 @@ class ComparedSizes:
 
     @contextlib.contextmanager
     def followed(self) -> Iterator[None]:
-        evaluate = torch.SymBool.__bool__
+        evaluate: Any = torch.SymBool.__bool__
 
         def decided(condition: torch.SymBool) -> bool:
             frame = sys._getframe(1)
@@ -154,7 +155,7 @@ class ComparedSizes:
                 or statically_known_true(condition)
                 or statically_known_true(torch.sym_not(condition))
             ):
-                return evaluate(condition)
+                return bool(evaluate(condition))
             self.places[place_of(frame)] = None
             self._numbers |= {int(n) for n in expr.atoms(sympy.Integer)}
             if isinstance(expr, sympy.Eq | sympy.Ne):
