@@ -249,6 +249,9 @@ class _Dimensions:
                 bounds = [new if most == old else new - 1 for old, new in shrunk if most <= old]
                 if bounds:
                     results[index] = results[index].clamp(max=max(0, min(bounds)))
+                if value.dim() == 1 and bool((value.diff() >= 0).all()):
+                    # Such may have to rise: offsets of bags, segments.
+                    results[index] = results[index].sort().values
         return results
 
     def described(self, inputs: list[Any]) -> str:

@@ -145,3 +145,16 @@ def test_guards_that_lowering_adds_do_not_count() -> None:
     (size, _) = program.graph.find_nodes(op="placeholder")[0].meta["val"].shape
     assert size < 10  # such as code that was compiled for sizes about the example's asks
     assert sizes(list(other_inputs(tried, lambda times: True)))[-1] == ((64, 3),)
+
+
+@pytest.mark.parametrize("ends", [[0, 2], [3, 0]])
+def test_ascending_indices_stay_so(ends: list[int]) -> None:
+    """As the offsets of an EmbeddingBag."""
+    args = torch.arange(9.0), torch.tensor(ends)
+    shapes = ({0: Dim("n", min=9, max=16)}, {0: Dim("b", min=2, max=8)})
+    found = others(lambda x, of: x.cumsum(0)[of], args, shapes)
+    made = [tried.given[1] for tried in found if tried.where.startswith("where")]
+    assert any(len(given) == 8 for given in made)
+    assert all(
+        bool((given.diff() >= 0).all()) is (ends[0] == 0) for given in made if len(given) > 2
+    )

@@ -43,7 +43,8 @@ def resized(inputs: _Bound, shapes: Any, size: Callable[[Any, int], int]) -> _Bo
                 before = value.shape[i]
                 if before and (now := size(dim, before)) != before:
                     which = torch.arange(now, device=value.device) % before
-                    value = value.detach().index_select(i, which)
+                    grad = value.requires_grad
+                    value = value.detach().index_select(i, which).requires_grad_(grad)
             return value
         parts, structure = pytree.tree_flatten(value, is_leaf=lambda part: part is not value)
         if structure.is_leaf() or isinstance(spec, Dim):
