@@ -98,21 +98,27 @@ class DynamicSizes(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
-        named: dict[str, Any] = {_NAMES.get(key, key): value for key, value in kwargs.items()}
-        named = {**dict(zip(("input", "number", "dim"), args, strict=False)), **named}
         if func in _SPLITS or func in _CHUNKS:
+            named = _named(args, kwargs)
             x, dim = named["input"], named.get("dim", 0)
             if parts := _parts(x.shape[dim], named["number"], func in _CHUNKS):
                 return torch.split_with_sizes(x, parts, dim)
-        elif func in _SQUEEZES and not all(type(n) is int for n in named["input"].shape):
+        elif func in _SQUEEZES:
+            named = _named(args, kwargs)
             x = named["input"]
             dims = named.get("dim", named.get("number", range(x.dim())))
             dims = (dims,) if isinstance(dims, int) else dims
-            return torch.squeeze(x, tuple(i for i in dims if type(x.shape[i]) is int))
+            if not all(type(x.shape[i]) is int for i in dims):
+                return torch.squeeze(x, tuple(i for i in dims if type(x.shape[i]) is int))
         elif func is torch.cdist and str(kwargs.get("compute_mode")).endswith("_if_necessary"):
             if not all(statically_known_true(each.shape[-2] <= _ROWS) for each in args):
                 kwargs = {**kwargs, "compute_mode": "donot_use_mm_for_euclid_dist"}
         return func(*args, **kwargs)
+
+
+def _named(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    named = {_NAMES.get(key, key): value for key, value in kwargs.items()}
+    return {**dict(zip(("input", "number", "dim"), args, strict=False)), **named}
 
 
 def _parts(size: Any, number: Any, is_chunk: bool) -> list[Any]:
