@@ -86,6 +86,9 @@ _WRAPPERS: dict[type, str] = {
 #: that in roundings of the model's dtype.
 _SAME, _ROUNDINGS = 1e-3, 4
 
+#: Bytes of buffers with which a model is not run once more: they are copied.
+_MOST = 1 << 28
+
 
 def export_methods(
     model: Any,
@@ -348,6 +351,7 @@ def _export_method(
         )
     sys.stderr.write(printed.getvalue())
     _check_values(name, program, notes)
+    compares = compares and sum(buffer.nbytes for buffer in module.buffers()) < _MOST
     for dim, (of, size) in roots(inputs, shapes).items() if compares else ():
         one = with_sizes(inputs, shapes, {dim: 1})
         with contextlib.suppress(Exception):  # neither may run with that
