@@ -87,7 +87,9 @@ def _lower(x: Any, weight: Any, bias: Any, residual: Any, *window: Any) -> Any:
     return _call(FUSED_CONVOLUTION, *operands, *window)
 
 
-def _lower_packed(op: torch._ops.OpOverload, x: Any, weight: Any, residual: Any, *window: Any) -> Any:
+def _lower_packed(
+    op: torch._ops.OpOverload, x: Any, weight: Any, residual: Any, *window: Any
+) -> Any:
     from torch._inductor import ir
 
     x.realize()

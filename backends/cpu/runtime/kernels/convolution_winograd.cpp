@@ -181,10 +181,10 @@ class Convolution {
   const ConvolutionShape& s_;
   const PanelTensors& t_;
   const TileKernels& kernels_;
-  const int64_t unit_, units_;     // vectors of a panel, panels
-  const int64_t down_, across_;    // blocks of an image
-  const int64_t pitch_;            // between the factors of two blocks
-  const int64_t panel_;            // floats
+  const int64_t unit_, units_;   // vectors of a panel, panels
+  const int64_t down_, across_;  // blocks of an image
+  const int64_t pitch_;          // between the factors of two blocks
+  const int64_t panel_;          // floats
 };
 
 }  // namespace

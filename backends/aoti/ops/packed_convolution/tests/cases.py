@@ -94,7 +94,8 @@ def _winograd() -> Iterator[Json]:
             image = _laid_out(_many(x, 0), layout)
             plain = WINOGRAD_CONVOLUTION(image.tensor, weight, None, out, padding, None, None)
             residual = _laid_out(_many(plain.shape, 2), layout) if follow & 1 else None
-            arguments = (image, weight, residual, out, padding, *_BOUNDS[follow])
+            bounds = (bound and bound * 24 * math.isqrt(x[1]) for bound in _BOUNDS[follow])
+            arguments = (image, weight, residual, out, padding, *bounds)
             yield case(f"winograd/{i}/{layout}", "winograd_convolution", *arguments, wide=True)
 
 
