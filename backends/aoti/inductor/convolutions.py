@@ -1,6 +1,7 @@
 """Lowers convolutions of the runtime in channels last."""
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,7 +12,10 @@ from pteron.backends.aoti.ops.convolution.convolution import (
     CONVOLUTION,
     FUSED_CONVOLUTION,
     PACKED_CONVOLUTION,
+    WINOGRAD_CONVOLUTION,
 )
+
+_PACKED = (PACKED_CONVOLUTION, WINOGRAD_CONVOLUTION)
 
 
 def lower_convolutions_channels_last() -> Context:
@@ -54,10 +58,12 @@ def lower_packed_convolutions() -> Context:
     """Packed convolutions, and the operators between them, are channels last."""
 
     def decide(module: torch.fx.GraphModule, is_last: bool) -> bool:
-        packed = module.graph.find_nodes(op="call_function", target=PACKED_CONVOLUTION)
-        return bool(packed) or is_last
+        return is_last or any(
+            module.graph.find_nodes(op="call_function", target=op) for op in _PACKED
+        )
 
-    return together(_layout_decided(decide), with_lowering(PACKED_CONVOLUTION, _lower_packed))
+    lowered = (with_lowering(op, functools.partial(_lower_packed, op)) for op in _PACKED)
+    return together(_layout_decided(decide), *lowered)
 
 
 @contextlib.contextmanager
@@ -81,7 +87,9 @@ def _lower(x: Any, weight: Any, bias: Any, residual: Any, *window: Any) -> Any:
     return _call(FUSED_CONVOLUTION, *operands, *window)
 
 
-def _lower_packed(x: Any, weight: Any, residual: Any, *window: Any) -> Any:
+def _lower_packed(
+    op: torch._ops.OpOverload, x: Any, weight: Any, residual: Any, *window: Any
+) -> Any:
     from torch._inductor import ir
 
     x.realize()
@@ -89,7 +97,7 @@ def _lower_packed(x: Any, weight: Any, residual: Any, *window: Any) -> Any:
     is_picture = ir.is_storage_and_layout(x) and x.get_layout().is_contiguous()
     if not is_picture or x.get_size()[1] > 4:
         x = _channels_last(x)
-    return _call(PACKED_CONVOLUTION, x, weight, residual and _channels_last(residual), *window)
+    return _call(op, x, weight, residual and _channels_last(residual), *window)
 
 
 def _channels_last(operand: Any) -> Any:

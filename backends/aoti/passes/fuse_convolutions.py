@@ -18,6 +18,7 @@ from pteron.backends.aoti.ops.convolution.convolution import (
     CONVOLUTION,
     FUSED_CONVOLUTION,
     PACKED_CONVOLUTION,
+    WINOGRAD_CONVOLUTION,
 )
 from pteron.backends.aoti.passes.program_constants import ProgramConstants
 
@@ -43,7 +44,7 @@ def has_fused_convolutions(graph_module: GraphModule) -> bool:
     """Whether there are calls of the runtime's convolutions, fused or packed."""
     return any(
         graph_module.graph.find_nodes(op="call_function", target=target)
-        for target in (FUSED_CONVOLUTION, PACKED_CONVOLUTION)
+        for target in (FUSED_CONVOLUTION, PACKED_CONVOLUTION, WINOGRAD_CONVOLUTION)
     )
 
 

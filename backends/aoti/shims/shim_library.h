@@ -16,7 +16,7 @@
 namespace pteron::aoti {
 
 // The newest version of the shim lists that this runtime provides.
-inline constexpr uint32_t kShimListVersion = 4;
+inline constexpr uint32_t kShimListVersion = 5;
 
 // `anchor` is any address inside the library. Returns true.
 bool register_shim_library(const void* anchor);

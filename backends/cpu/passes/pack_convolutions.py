@@ -4,7 +4,7 @@
 
 Constant float32 weights are packed here, in the kernel's layout, rather than at each call, without
 the rows and columns at their ends that only meet zeros, as those of dilated kernels in small images
-do. Not packed: patch embeddings (`patch_embedding_as_matmul`), 1x1 convolutions that are large or
+do. Kernels of 3 x 3 over many channels are transformed for Winograd's convolution. Not packed: patch embeddings (`patch_embedding_as_matmul`), 1x1 convolutions that are large or
 have activations, and groups of few channels.
 """
 
@@ -20,7 +20,9 @@ from pteron.backends.aoti.ops.convolution.convolution import (
     CONVOLUTION,
     PACKED_CONVOLUTION,
     PANEL,
+    WINOGRAD_CONVOLUTION,
     packed,
+    transformed,
 )
 from pteron.backends.aoti.passes.clamp_windows import both_dims
 from pteron.backends.aoti.passes.fuse_convolutions import (
@@ -36,16 +38,26 @@ from pteron.backends.cpu.passes.patch_embedding_as_matmul import is_patch_embedd
 _aten = torch.ops.aten
 
 #: Allowed users of a packed 1x1 convolution.
-_PACKED_USERS = (CONVOLUTION, PACKED_CONVOLUTION, _aten.add.Tensor, _aten.constant_pad_nd.default)
+_PACKED_USERS = (
+    CONVOLUTION,
+    PACKED_CONVOLUTION,
+    WINOGRAD_CONVOLUTION,
+    _aten.add.Tensor,
+    _aten.constant_pad_nd.default,
+)
 
 #: Multiplications from which a generated GEMM, blocked for its epilogue, is faster.
 _LARGE_GEMM = 1 << 25
 
+#: Input and output channels, and outputs of a channel, from which Winograd's convolution is faster.
+_WINOGRAD_CHANNELS = 32
+_WINOGRAD_OUTPUTS = 64
+
 #: min and max of a clamp.
 Bounds: TypeAlias = tuple[float | None, float | None]
 
-#: By weight, bias, and the rows and columns of the kernel.
-_Packed: TypeAlias = dict[tuple[Node, Node | None, range, range], Node]
+#: By weight, bias, the rows and columns of the kernel, and whether it is Winograd's.
+_Packed: TypeAlias = dict[tuple[Node, Node | None, range, range, bool], Node]
 
 
 def pack_convolutions(program: ExportedProgram) -> None:
@@ -122,18 +134,22 @@ def _pack(conv: Node, constants: ProgramConstants, packed_weights: _Packed) -> N
         x = x.args[0]
         sides = [a + b for a, b in zip(sides, zeros, strict=True)]
     rows, columns = (_taps_in_image(conv, x, sides, dim) for dim in range(2))
-    key = (weight, bias, rows, columns)
+    kernel_size = [len(rows), len(columns)]
+    steps = [*both_dims(stride), *both_dims(dilation)]
+    is_winograd = kernel_size == [3, 3] and max(*steps, groups) == 1 and _suits_winograd(conv)
+    key = (weight, bias, rows, columns, is_winograd)
     if key not in packed_weights:
         value = None if bias is None else constants.value(bias)
         kernel = constants.value(weight)[:, :, rows.start : rows.stop, columns.start : columns.stop]
+        kernel = transformed(kernel) if is_winograd else kernel
         packed_weights[key] = constants.add(weight, packed(kernel, value, groups))
     out, last = value_of(weight).shape[0], nodes[-1]
-    kernel_size = [len(rows), len(columns)]
-    window = (out, kernel_size, both_dims(stride), sides, both_dims(dilation), groups, *bounds)
+    window = (kernel_size, both_dims(stride), sides, both_dims(dilation), groups)
+    op = WINOGRAD_CONVOLUTION if is_winograd else PACKED_CONVOLUTION
+    options = (sides,) if is_winograd else window
     with last.graph.inserting_before(last):
-        call = last.graph.call_function(
-            PACKED_CONVOLUTION, (x, packed_weights[key], residual, *window)
-        )
+        arguments = (x, packed_weights[key], residual, out, *options, *bounds)
+        call = last.graph.call_function(op, arguments)
     call.meta = dict(last.meta)
     last.replace_all_uses_with(call)
     padded = conv.args[0]
@@ -142,6 +158,15 @@ def _pack(conv: Node, constants: ProgramConstants, packed_weights: _Packed) -> N
     if isinstance(padded, Node) and padded is not x and not padded.users:
         padded.graph.erase_node(padded)
     call.name = last.name  # which the signature of an output refers to
+
+
+def _suits_winograd(conv: Node) -> bool:
+    """Whether the products saved take longer than the transforms, and than reading weights that are
+    16 instead of 9 for two channels. A dynamic size counts as a large one."""
+    out, of_group = value_of(conv.args[1]).shape[:2]
+    sizes = [size for size in value_of(conv).shape[2:] if isinstance(size, int)]
+    is_large = len(sizes) < 2 or math.prod(sizes) >= _WINOGRAD_OUTPUTS
+    return is_large and min(out, of_group) >= _WINOGRAD_CHANNELS
 
 
 def _taps_in_image(conv: Node, x: Node, sides: list[int], dim: int) -> range:

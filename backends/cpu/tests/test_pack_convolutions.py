@@ -9,7 +9,11 @@ import torch.nn.functional as F
 from torch import nn
 from torch.export import Dim, ExportedProgram, export
 
-from pteron.backends.aoti.ops.convolution.convolution import CONVOLUTION, PACKED_CONVOLUTION
+from pteron.backends.aoti.ops.convolution.convolution import (
+    CONVOLUTION,
+    PACKED_CONVOLUTION,
+    WINOGRAD_CONVOLUTION,
+)
 from pteron.backends.cpu import CpuOptions, CpuPartitioner
 from pteron.backends.cpu.passes.pack_convolutions import pack_convolutions
 from pteron.exir import to_edge_transform_and_lower
@@ -111,6 +115,45 @@ def test_kinds(of: dict[str, Any]) -> None:
     assert len(packed(Model(lambda conv, x, y: conv(x), *sizes, **of), _X, _Y)) == 1
 
 
+def _many_channels(follow: Callable[..., torch.Tensor], *sizes: int, **of: Any) -> Model:
+    return Model(follow, *(sizes or (32, 48, 3)), **{"padding": 1, **of})
+
+
+@pytest.mark.parametrize(
+    ("model", "size", "expected"),
+    [
+        (_many_channels(lambda conv, x, y: conv(x)), 8, [_AROUND, None, None]),
+        (_many_channels(lambda conv, x, y: F.relu(conv(x) + y)), 9, [_AROUND, 0.0, None]),
+        (_many_channels(lambda conv, x, y: conv(x), padding=0), 10, [[0, 0, 0, 0], None, None]),
+        (
+            _many_channels(lambda conv, x, y: F.relu6(conv(F.pad(x, (0, 1)))), bias=False),
+            (8, 7),
+            [[1, 1, 1, 2], 0.0, 6.0],
+        ),
+        (_many_channels(lambda conv, x, y: conv(x), stride=2), 16, None),
+        (_many_channels(lambda conv, x, y: conv(x), dilation=2, padding=2), 8, None),
+        (_many_channels(lambda conv, x, y: conv(x), 64, 64, 3, groups=2), 8, None),
+        (_many_channels(lambda conv, x, y: conv(x), 31, 48, 3), 8, None),
+        (_many_channels(lambda conv, x, y: conv(x), 32, 31, 3), 8, None),
+        (_many_channels(lambda conv, x, y: conv(x), 32, 32, 5, padding=2), 8, None),
+        (_many_channels(lambda conv, x, y: conv(x)), 7, None),
+    ],
+)
+def test_many_channels_are_convolved_by_winograd(
+    model: Model, size: int | tuple[int, int], expected: list[Any] | None
+) -> None:
+    space = (size, size) if isinstance(size, int) else size
+    x = torch.randn(2, model.conv.in_channels, *space)
+    y = torch.randn_like(model.conv(x))
+    program = program_of(model, x, y)
+    pack_convolutions(program)
+    found = [[*call.args[4:]] for call in calls(program, WINOGRAD_CONVOLUTION)]
+    assert found == ([] if expected is None else [expected])
+    torch.testing.assert_close(
+        program.module(check_guards=False)(x, y), model(x, y), rtol=1e-4, atol=1e-5
+    )
+
+
 @pytest.mark.parametrize(
     ("of", "kernel", "sides"),
     [
@@ -176,7 +219,7 @@ def test_weights_of_two_convolutions_are_arranged_once() -> None:
 
 
 class Network(nn.Module):
-    """Strided, padded on two sides, depthwise; 1x1 products and a residual between them."""
+    """Strided, padded on two sides, depthwise, of many channels; 1x1 products and a residual between them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -184,11 +227,13 @@ class Network(nn.Module):
         self.first, self.norm = nn.Conv2d(3, 24, 3, stride=2, bias=False), nn.BatchNorm2d(24)
         self.wide, self.narrow = nn.Conv2d(24, 72, 1), nn.Conv2d(72, 24, 1)
         self.depthwise = nn.Conv2d(72, 72, 3, padding=1, groups=72)
+        self.around = nn.Conv2d(72, 72, 3, padding=(0, 1))
         self.last, self.head = nn.Conv2d(24, 33, 3, 2, padding=1), nn.Linear(33, 10)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = F.relu6(self.norm(self.first(F.pad(x, (0, 1, 0, 1)))))
-        x = x + self.narrow(F.relu6(self.depthwise(F.relu6(self.wide(x)))))
+        wide = F.relu6(self.depthwise(F.relu6(self.wide(x))))
+        x = x[:, :, 1:-1] + self.narrow(self.around(wide))
         x = F.relu(self.last(x))
         scores: torch.Tensor = self.head(x.mean((2, 3)))
         return scores
@@ -210,7 +255,8 @@ def test_lowered(options: CpuOptions, expected: bool) -> None:
     exported = export(model, (torch.randn(2, 3, 41, 38),), dynamic_shapes=dims)
     lowered = to_edge_transform_and_lower(exported, partitioner=[CpuPartitioner(options)])
     program = lowered.to_executorch()
-    assert ("aoti_torch_cpu_packed_convolution" in str(lowered.explain())) == expected
+    for kind in ("packed", "winograd"):
+        assert (f"aoti_torch_cpu_{kind}_convolution" in str(lowered.explain())) == expected
     method = Runtime.get().load_program(program.buffer).load_method("forward")
     for batch, height in ((2, 41), (1, 20), (5, 64)):
         x = torch.randn(batch, 3, height, 38)

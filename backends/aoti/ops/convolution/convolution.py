@@ -4,7 +4,8 @@
     clamp(convolution(pad(input, padding), weight, bias) + residual, least, most)
                                                          ==>    packed_convolution(...)
 
-The second one is the CPU's, 2D only; its weights are `packed`. Passes insert calls of them
+The second one is the CPU's, 2D only; its weights are `packed`. `winograd_convolution` is the same
+for kernels of 3 x 3, with `transformed` weights. Passes insert calls of them
 (`passes.fuse_convolutions`, `backends/cpu/passes/pack_convolutions.py`). Their results are
 channels last.
 """
@@ -142,4 +143,45 @@ PACKED_CONVOLUTION = define(
     " float? most) -> Tensor",
     _packed_shape,
     _compute_packed,
+)
+
+
+def transformed(weight: Tensor) -> Tensor:
+    """The kernels of 4 x 4 that Winograd's F(2 x 2, 3 x 3) multiplies with, of [..., 3, 3]: the
+    outer terms, and half of the sum of all with the middle one's sign + and -."""
+    for dim in (-2, -1):
+        first, middle, last = weight.double().unbind(dim)
+        outer = first + last
+        weight = torch.stack([first, (outer + middle) / 2, (outer - middle) / 2, last], dim)
+    return weight.float()
+
+
+def _winograd_shape(
+    input: Tensor, weight: Any, residual: Any, out_channels: int, padding: Ints, *bounds: Any
+) -> Tensor:
+    window = (out_channels, [3, 3], [1, 1], padding, [1, 1], 1)
+    return _packed_shape(input, weight, residual, *window, *bounds)
+
+
+def _compute_winograd(
+    input: Tensor,
+    weight: Tensor,
+    residual: Tensor | None,
+    out_channels: int,
+    padding: Ints,
+    *bounds: float | None,
+) -> Tensor:
+    taps, bias = _unpacked(weight, out_channels, (4, 4), 1)
+    for dim in (-2, -1):
+        first, plus, minus, last = taps.unbind(dim)
+        taps = torch.stack([first, plus - minus, last], dim)
+    window = (out_channels, [3, 3], [1, 1], padding, [1, 1], 1)
+    return _compute_packed(input, packed(taps, bias, 1), residual, *window, *bounds)
+
+
+WINOGRAD_CONVOLUTION = define(
+    "winograd_convolution(Tensor input, Tensor weight, Tensor? residual, int out_channels,"
+    " int[] padding, float? least, float? most) -> Tensor",
+    _winograd_shape,
+    _compute_winograd,
 )

@@ -32,12 +32,10 @@ Sizes packed_sizes(const SlimTensor& input, int64_t out_channels, int64_t groups
   return sizes;
 }
 
-}  // namespace
-
-Error packed_convolution(const Kernels& kernels, const SlimTensor& input, const SlimTensor& weight,
-                         const SlimTensor* residual, int64_t out_channels, List kernel, List stride,
-                         List padding, List dilation, int64_t groups, std::optional<double> least,
-                         std::optional<double> most, TensorPtr& out) {
+Error convolve(const Kernels& kernels, const SlimTensor& input, const SlimTensor& weight,
+               const SlimTensor* residual, int64_t out_channels, List kernel, List stride,
+               List padding, List dilation, int64_t groups, std::optional<double> least,
+               std::optional<double> most, bool is_winograd, TensorPtr& out) {
   const auto all = [&] {
     return "found input " + input.describe() + ", weight " + weight.describe() + ", residual " +
            (residual ? residual->describe() : "none") + ", " + std::to_string(out_channels) +
@@ -66,7 +64,8 @@ Error packed_convolution(const Kernels& kernels, const SlimTensor& input, const 
   PTERON_CHECK_OR_RETURN(taps[1] * taps[2] <= weight.numel(), Error::InvalidArgument,
                          "%s and a kernel of %lld x %lld; expected as many weights", all().c_str(),
                          static_cast<long long>(taps[1]), static_cast<long long>(taps[2]));
-  const Sizes wanted = packed_sizes(input, out_channels, groups, taps[1] * taps[2]);
+  const Sizes wanted =
+      packed_sizes(input, out_channels, groups, is_winograd ? 4 * 4 : taps[1] * taps[2]);
   PTERON_CHECK_OR_RETURN(
       has_sizes(weight, wanted) && weight.is_contiguous(), Error::InvalidArgument,
       "%s; expected weights arranged for these channels and a kernel of %lld x "
@@ -90,7 +89,26 @@ Error packed_convolution(const Kernels& kernels, const SlimTensor& input, const 
   constexpr double kMost = std::numeric_limits<double>::infinity();
   return kernels.packed_convolution({*out, input, weight, residual, taps, strides, before,
                                      dilations, groups, static_cast<float>(least.value_or(-kMost)),
-                                     static_cast<float>(most.value_or(kMost))});
+                                     static_cast<float>(most.value_or(kMost)), is_winograd});
+}
+
+}  // namespace
+
+Error packed_convolution(const Kernels& kernels, const SlimTensor& input, const SlimTensor& weight,
+                         const SlimTensor* residual, int64_t out_channels, List kernel, List stride,
+                         List padding, List dilation, int64_t groups, std::optional<double> least,
+                         std::optional<double> most, TensorPtr& out) {
+  return convolve(kernels, input, weight, residual, out_channels, kernel, stride, padding, dilation,
+                  groups, least, most, false, out);
+}
+
+Error winograd_convolution(const Kernels& kernels, const SlimTensor& input,
+                           const SlimTensor& weight, const SlimTensor* residual,
+                           int64_t out_channels, List padding, std::optional<double> least,
+                           std::optional<double> most, TensorPtr& out) {
+  constexpr int64_t kKernel[] = {3, 3}, kOne[] = {1, 1};
+  return convolve(kernels, input, weight, residual, out_channels, {kKernel, 2}, {kOne, 2}, padding,
+                  {kOne, 2}, 1, least, most, true, out);
 }
 
 }  // namespace pteron::aoti::ops

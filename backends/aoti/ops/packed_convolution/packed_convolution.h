@@ -26,6 +26,7 @@ struct PackedConvolutionCall {
   std::array<int64_t, 3> dilation;
   int64_t groups;
   float least, most;
+  bool is_winograd;  // the weight is transformed: kernel 3 x 3, stride and dilation 1, one group
 };
 
 }  // namespace pteron::aoti

@@ -57,12 +57,27 @@ struct ConvolutionTile {
 
 using TileKernel = void (*)(const ConvolutionTile& tile);
 
+// A block of 4 x 4 products of a Winograd convolution (convolution_winograd.cpp), and the 2 x 2
+// outputs that are sums of them. Null: outside of the image, or no residual.
+struct WinogradOutputs {
+  const float* products;  // of channel c and the i-th product: products[i * stride + c]
+  int64_t stride;
+  int64_t channels;
+  float* out[4];
+  const float* residual[4];
+  float least, most;
+};
+
 // The kernels of one instruction set.
 struct TileKernels {
   int lanes;                                       // floats per register
   int most_rows[kMostTileVectors + 1];             // maximum rows by number of vectors
   const TileKernel (*kernels)[kMostTileVectors];   // [rows - 1][vectors - 1]
   const TileKernel (*lanewise)[kMostTileVectors];  // the same
+  // Of 4 x 4 pixels of `channels` channels, the factors to[i * stride + c] of the products. Writes
+  // whole registers.
+  void (*winograd_in)(const float* const* pixels, int64_t channels, float* to, int64_t stride);
+  void (*winograd_out)(const WinogradOutputs& outputs);
 
   TileKernel get(int64_t rows, int64_t vectors) const { return kernels[rows - 1][vectors - 1]; }
   TileKernel get_lanewise(int64_t rows, int64_t vectors) const {

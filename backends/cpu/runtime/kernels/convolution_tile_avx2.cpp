@@ -20,6 +20,8 @@ struct Register {
   }
   static Register broadcast(const float* from) { return {_mm256_broadcast_ss(from)}; }
   void add_product(Register a, Register b) { value = _mm256_fmadd_ps(a.value, b.value, value); }
+  static Register sum(Register a, Register b) { return {_mm256_add_ps(a.value, b.value)}; }
+  static Register difference(Register a, Register b) { return {_mm256_sub_ps(a.value, b.value)}; }
   void add(Register other) { value = _mm256_add_ps(value, other.value); }
   // If one operand is NaN, these instructions return the second.
   void bound(Register least, Register most) {
@@ -47,7 +49,8 @@ struct Register {
 namespace pteron::cpu {
 
 const TileKernels& tile_kernels_avx2() {
-  static constexpr TileKernels kernels = {Register::kLanes, {8, 8, 6, 4}, kTiles, kLanewiseTiles};
+  static constexpr TileKernels kernels = {Register::kLanes, {8, 8, 6, 4}, kTiles,
+                                          kLanewiseTiles,   winograd_in,  winograd_out};
   return kernels;
 }
 

@@ -1,5 +1,6 @@
 #include "pteron/backends/aoti/ops/packed_convolution/packed_convolution.h"
 
+#include "pteron/backends/aoti/ops/results.h"
 #include "pteron/backends/aoti/slim/core/layout.h"
 #include "pteron/backends/cpu/runtime/kernels/convolution_direct.h"
 #include "pteron/backends/cpu/runtime/shims/launch.h"
@@ -40,6 +41,16 @@ bool has_short_offsets(const ConvolutionShape& s) {
   return columns * reach(1) * s.in_channels < INT32_MAX / 2 && terms * kPanel < INT32_MAX / 2;
 }
 
+// Replaces a tensor whose channels are apart by a copy.
+Error put_channels_inside(const SlimTensor*& tensor, TensorPtr& copy) {
+  if (strides_of(*tensor).channel == 1) return Error::Ok;
+  PTERON_ASSIGN_OR_RETURN(
+      copy, aoti::make_channels_last(tensor->sizes(), tensor->dtype(), tensor->device()));
+  PTERON_RETURN_IF_ERROR(slim::copy_tensor(*copy, *tensor));
+  tensor = copy.get();
+  return Error::Ok;
+}
+
 }  // namespace
 
 Error packed_convolution(const aoti::PackedConvolutionCall& call) {
@@ -50,16 +61,12 @@ Error packed_convolution(const aoti::PackedConvolutionCall& call) {
                          "lower the model for isa=\"x86-64-v2\"");
   PTERON_CHECK_OR_RETURN(has_short_offsets(shape), Error::NotSupported,
                          "found input %s, expected shorter rows", call.input.describe().c_str());
-  TensorPtr aside;
-  const SlimTensor* residual = call.residual;
-  if (residual && strides_of(*residual).channel != 1) {
-    PTERON_ASSIGN_OR_RETURN(aside, slim::make_tensor(residual->sizes(), call.out.strides(),
-                                                     residual->dtype(), residual->device()));
-    PTERON_RETURN_IF_ERROR(slim::copy_tensor(*aside, *residual));
-    residual = aside.get();
-  }
-  PanelTensors tensors{call.input.data_as<const float>(),
-                       strides_of(call.input),
+  TensorPtr input_aside, residual_aside;
+  const SlimTensor *input = &call.input, *residual = call.residual;
+  if (call.is_winograd) PTERON_RETURN_IF_ERROR(put_channels_inside(input, input_aside));
+  if (residual) PTERON_RETURN_IF_ERROR(put_channels_inside(residual, residual_aside));
+  PanelTensors tensors{input->data_as<const float>(),
+                       strides_of(*input),
                        {call.weight.data_as<const float>(), kPanel},
                        call.out.data_as<float>(),
                        strides_of(call.out)};
@@ -72,7 +79,8 @@ Error packed_convolution(const aoti::PackedConvolutionCall& call) {
   // Groups with few channels use the shorter registers, which every such machine has.
   const int64_t together = is_depthwise(shape) ? shape.groups : shape.out_channels / shape.groups;
   const TileKernels& shorter = tile_kernels_avx2();
-  convolve_panels(shape, tensors, together <= shorter.lanes ? shorter : *tile_kernels());
+  const TileKernels& kernels = together <= shorter.lanes ? shorter : *tile_kernels();
+  (call.is_winograd ? convolve_winograd : convolve_panels)(shape, tensors, kernels);
   return Error::Ok;
 }
 

@@ -7,7 +7,12 @@ from typing import Any, TypeAlias
 
 import torch
 
-from pteron.backends.aoti.ops.convolution.convolution import PACKED_CONVOLUTION, packed
+from pteron.backends.aoti.ops.convolution.convolution import (
+    PACKED_CONVOLUTION,
+    WINOGRAD_CONVOLUTION,
+    packed,
+    transformed,
+)
 from pteron.backends.aoti.ops.tests.case import *
 
 #: input, output channels, kernel, stride, padding (above, below, left, right), dilation, groups
@@ -56,6 +61,7 @@ def _laid_out(formula: Formula, layout: str) -> Formula:
 def cases() -> Iterator[Json]:
     with torch.backends.mkldnn.flags(enabled=False):
         yield from _numbers()
+        yield from _winograd()
     yield from _layouts()
     yield from _not_finite()
     yield from _errors()
@@ -76,6 +82,21 @@ def _numbers() -> Iterator[Json]:
             bounds = (bound and bound * size for bound in _BOUNDS[(i + follow) % 4])
             arguments = (image, weight, residual, *window, *bounds)
             yield case(f"{i}/{follow}/{layout}", "packed_convolution", *arguments, wide=True)
+
+
+def _winograd() -> Iterator[Json]:
+    sizes = ((1, 32, 8, 9), 40), ((2, 5, 7, 6), 3), ((1, 64, 14, 14), 96), ((0, 3, 5, 5), 16)
+    for i, (x, out) in enumerate(sizes):
+        weight = packed(transformed(numbers(out, x[1], 3, 3, seed=1)), numbers(out), 1)
+        weight.flatten()[-1] += out % 16 and 3  # what fills a panel up
+        padding = [[1, 1, 1, 1], [0, 2, 1, 0]][i % 2]
+        for follow, layout in enumerate(("planes", "last", "swapped")):
+            image = _laid_out(_many(x, 0), layout)
+            plain = WINOGRAD_CONVOLUTION(image.tensor, weight, None, out, padding, None, None)
+            residual = _laid_out(_many(plain.shape, 2), layout) if follow & 1 else None
+            bounds = (bound and bound * 24 * math.isqrt(x[1]) for bound in _BOUNDS[follow])
+            arguments = (image, weight, residual, out, padding, *bounds)
+            yield case(f"winograd/{i}/{layout}", "winograd_convolution", *arguments, wide=True)
 
 
 def _layouts() -> Iterator[Json]:
@@ -106,6 +127,11 @@ def _errors() -> Iterator[Json]:
         )  # fmt: skip
         return error(name, "packed_convolution", *(named | changes).values(), parts=parts)
 
+    plain = packed(numbers(4, 4, 3, 3), None, 1)
+    yield error(
+        "winograd/weight", "winograd_convolution", numbers(1, 4, 3, 3), plain, None, 4, [1] * 4,
+        None, None, parts=("weights arranged for these channels and a kernel of 3 x 3",)
+    )  # fmt: skip
     yield wrong("null", "input is a null handle", input=None)
     yield wrong("null_weight", "weight is a null handle", weight=None)
     yield wrong("rank", "expected an input of 4 dimensions", input=numbers(1, 4, 3))

@@ -259,12 +259,13 @@ std::vector<float> arranged(const ConvolutionShape& s, const ConvolutionTensors&
   return data;
 }
 
-TEST_P(DirectConvolution, PanelsAreTheDefinition) {
-  std::vector<ConvolutionShape> all = shapes();
-  // More below and on the right of the image than above and on the left; a product.
-  all.push_back(shape_of(1, 1, {7, 40}, {14, 15}, {3, 3}, {2, 2}, {0, 0}, {1, 1}));
-  all.back().out = {1, 7, 8};
-  all.push_back(shape_of(3, 1, {70, 52}, {12, 11}, {1, 1}, {1, 1}, {0, 0}, {1, 1}));
+using PanelWay = void (*)(const ConvolutionShape&, const PanelTensors&, const TileKernels&);
+
+// `way` on the panels that `arrange` makes, with residuals and bounds.
+void check_panels(PanelWay way,
+                  std::vector<float> (*arrange)(const ConvolutionShape&, const ConvolutionTensors&),
+                  const std::vector<ConvolutionShape>& all, bool any_layout,
+                  const TileKernels& kernels) {
   for (size_t i = 0; i < all.size(); ++i) {
     const ConvolutionShape& s = all[i];
     const std::vector<float> in = numbers(s.batch * s.in_channels * s.in_area());
@@ -276,8 +277,8 @@ TEST_P(DirectConvolution, PanelsAreTheDefinition) {
     for (const int threads : {1, 2, 5}) {
       SCOPED_TRACE("shape " + std::to_string(i) + ", threads " + std::to_string(threads));
       const ThreadLimit limit(threads);
-      const bool last = threads != 5, adds = threads != 1;
-      std::vector<float> out(count);
+      const bool last = threads != 5 || !any_layout, adds = threads != 1;
+      std::vector<float> out(count + 16, 1234.5f);
       ConvolutionTensors t{in.data(),
                            strides_of(s.in_channels, s.in, last),
                            weight.data(),
@@ -285,7 +286,7 @@ TEST_P(DirectConvolution, PanelsAreTheDefinition) {
                            bias.data(),
                            out.data(),
                            strides_of(s.out_channels, s.out, true)};
-      const std::vector<float> data = arranged(s, t);
+      const std::vector<float> data = arrange(s, t);
       PanelTensors panels{t.in, t.in_strides, {data.data(), 16}, t.out, t.out_strides};
       if (adds) {
         panels.residual = residual.data();
@@ -293,7 +294,9 @@ TEST_P(DirectConvolution, PanelsAreTheDefinition) {
       }
       panels.least = -1;
       panels.most = 1.5;
-      convolve_panels(s, panels, kernels());
+      way(s, panels, kernels);
+      ASSERT_EQ(std::vector<float>(out.begin() + count, out.end()),
+                std::vector<float>(16, 1234.5f));
       const double terms = static_cast<double>(in_group * s.kernel_area());
       for (int64_t n = 0; n < s.batch; ++n) {
         for (int64_t o = 0; o < s.out_channels; ++o) {
@@ -309,6 +312,85 @@ TEST_P(DirectConvolution, PanelsAreTheDefinition) {
       }
     }
   }
+}
+
+TEST_P(DirectConvolution, PanelsAreTheDefinition) {
+  std::vector<ConvolutionShape> all = shapes();
+  // More below and on the right of the image than above and on the left; a product.
+  all.push_back(shape_of(1, 1, {7, 40}, {14, 15}, {3, 3}, {2, 2}, {0, 0}, {1, 1}));
+  all.back().out = {1, 7, 8};
+  all.push_back(shape_of(3, 1, {70, 52}, {12, 11}, {1, 1}, {1, 1}, {0, 0}, {1, 1}));
+  check_panels(convolve_panels, arranged, all, true, kernels());
+}
+
+// Panels of the transformed kernels of 4 x 4: G w G', where G has the rows 1 0 0, 1/2 1/2 1/2, 1/2 -1/2
+// 1/2, 0 0 1.
+std::vector<float> transformed(const ConvolutionShape& s, const ConvolutionTensors& t) {
+  constexpr double kG[4][3] = {{1, 0, 0}, {0.5, 0.5, 0.5}, {0.5, -0.5, 0.5}, {0, 0, 1}};
+  std::vector<float> weight(s.out_channels * s.in_channels * 16);
+  for (int64_t i = 0; i < s.out_channels * s.in_channels * 16; ++i) {
+    double sum = 0;
+    for (int64_t k = 0; k < 9; ++k) {
+      const float value = t.weight[at(t.weight_strides, i / 16 / s.in_channels,
+                                      i / 16 % s.in_channels, k / 3, k % 3)];
+      sum += kG[i % 16 / 4][k / 3] * value * kG[i % 4][k % 3];
+    }
+    weight[i] = static_cast<float>(sum);
+  }
+  ConvolutionShape of_four = s;
+  of_four.kernel = {1, 4, 4};
+  ConvolutionTensors tensors = t;
+  tensors.weight = weight.data();
+  tensors.weight_strides = strides_of(s.in_channels, of_four.kernel, false);
+  return arranged(of_four, tensors);
+}
+
+TEST_P(DirectConvolution, WinogradIsTheDefinition) {
+  const auto shape = [](int64_t batch, Pair channels, Pair in, Pair padding) {
+    return shape_of(batch, 1, channels, in, {3, 3}, {1, 1}, padding, {1, 1});
+  };
+  std::vector<ConvolutionShape> all = {
+      shape(1, {32, 48}, {8, 10}, {1, 1}), shape(2, {37, 53}, {7, 5}, {1, 1}),  // odd
+      shape(1, {5, 3}, {3, 3}, {0, 0}),  // one output of a block
+      shape(3, {1, 100}, {1, 9}, {1, 0}),  shape(1, {600, 17}, {4, 4}, {1, 1}),  // long sums
+      shape(1, {6, 33}, {23, 31}, {2, 4}),  // blocks outside of the image
+      shape(5, {64, 160}, {2, 4}, {1, 1}),  // channels shared out
+  };
+  // More below and on the right of the image than above and on the left.
+  all.push_back(shape(1, {7, 40}, {14, 15}, {0, 0}));
+  all.back().out = {1, 14, 16};
+  check_panels(convolve_winograd, transformed, all, false, kernels());
+}
+
+// Its rounding is at most three times that of the sum of all products.
+TEST_P(DirectConvolution, WinogradIsAccurate) {
+  const ConvolutionShape s = shape_of(1, 1, {256, 16}, {14, 14}, {3, 3}, {1, 1}, {1, 1}, {1, 1});
+  std::vector<float> in = numbers(s.in_channels * s.in_area());
+  for (float& value : in) value = std::max(value, 0.0f);
+  const std::vector<float> weight = numbers(s.out_channels * s.in_channels * 9);
+  std::vector<float> out(s.out_channels * s.out_area());
+  const ConvolutionTensors t{in.data(),
+                             strides_of(s.in_channels, s.in, true),
+                             weight.data(),
+                             strides_of(s.in_channels, s.kernel, false),
+                             nullptr,
+                             out.data(),
+                             strides_of(s.out_channels, s.out, true)};
+  double errors[2] = {}, squares = 0;
+  for (const bool is_winograd : {false, true}) {
+    const std::vector<float> data = is_winograd ? transformed(s, t) : arranged(s, t);
+    const PanelTensors panels{t.in, t.in_strides, {data.data(), 16}, t.out, t.out_strides};
+    (is_winograd ? convolve_winograd : convolve_panels)(s, panels, kernels());
+    for (int64_t o = 0; o < s.out_channels; ++o) {
+      for (int64_t i = 0; i < s.out_area(); ++i) {
+        const double right = expected(s, t, 0, o, i / 14, i % 14);
+        errors[is_winograd] += std::pow(out[at(t.out_strides, 0, o, i / 14, i % 14)] - right, 2);
+        squares += right * right;
+      }
+    }
+  }
+  EXPECT_LT(std::sqrt(errors[1]), 3 * std::sqrt(errors[0]));
+  EXPECT_LT(std::sqrt(errors[1] / squares), 6e-7);
 }
 
 INSTANTIATE_TEST_SUITE_P(InstructionSets, DirectConvolution, testing::Bool(),
