@@ -144,9 +144,9 @@ struct Functions {
     }                                                                                              \
   }                                                                                                \
   constexpr Functions k_##suffix{                                                                  \
-      max_of_##suffix,        exponentials_##suffix, multiply_##suffix,                            \
-      add_##suffix,           from_bfloat16_##suffix, to_bfloat16_##suffix,                        \
-      interleave_##suffix,    softmax_columns_##suffix, multiply_columns_##suffix};
+      max_of_##suffix,     exponentials_##suffix,    multiply_##suffix,                            \
+      add_##suffix,        from_bfloat16_##suffix,   to_bfloat16_##suffix,                         \
+      interleave_##suffix, softmax_columns_##suffix, multiply_columns_##suffix};
 
 PTERON_FUNCTIONS(v1)
 PTERON_FUNCTIONS(v3, __attribute__((target("avx2,fma"))))
@@ -158,8 +158,8 @@ const Functions& functions() {
       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
               __builtin_cpu_supports("avx512vl")
           ? k_v4
-      : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")        ? k_v3
-                                                                               : k_v1;
+      : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? k_v3
+                                                                        : k_v1;
   return chosen;
 }
 

@@ -399,25 +399,24 @@ Error run(const aoti::AttentionCall& call) {
   // None without keys or where heads have no elements.
   const int64_t work = std::min(most, queries) * call.key.size(2) * call.query.size(3);
   const int64_t groups = heads / together;
-  parallel_for(
-      batches * groups * tiles, least / std::max<int64_t>(work, 1) + 1,
-      [&](int64_t begin, int64_t end) {
-        const auto each = [&](const auto& compute) {
-          for (int64_t task = begin; task < end; ++task) {
-            const int64_t i = task % tiles, first = units * i / tiles * unit;
-            const int64_t last = std::min(units * (i + 1) / tiles * unit, queries);
-            compute(Queries{task / tiles / groups, task / tiles % groups * together, first,
-                            last - first});
-          }
-        };
-        if (!kernels) {
-          Tile tile(call, std::min(most, queries), kConverts, on_amx);
-          each([&](const Queries& some) { attend<T>(call, some, tile); });
-        } else {
-          LanesTile tile(call, most, kConverts);
-          each([&](const Queries& some) { attend_lanes<T>(call, *kernels, some, tile); });
-        }
-      });
+  parallel_for(batches * groups * tiles, least / std::max<int64_t>(work, 1) + 1,
+               [&](int64_t begin, int64_t end) {
+                 const auto each = [&](const auto& compute) {
+                   for (int64_t task = begin; task < end; ++task) {
+                     const int64_t i = task % tiles, first = units * i / tiles * unit;
+                     const int64_t last = std::min(units * (i + 1) / tiles * unit, queries);
+                     compute(Queries{task / tiles / groups, task / tiles % groups * together, first,
+                                     last - first});
+                   }
+                 };
+                 if (!kernels) {
+                   Tile tile(call, std::min(most, queries), kConverts, on_amx);
+                   each([&](const Queries& some) { attend<T>(call, some, tile); });
+                 } else {
+                   LanesTile tile(call, most, kConverts);
+                   each([&](const Queries& some) { attend_lanes<T>(call, *kernels, some, tile); });
+                 }
+               });
   return Error::Ok;
 }
 

@@ -1,12 +1,12 @@
 // Conversions and sums of rows, of lengths that fill registers and others.
-#include "pteron/backends/cpu/runtime/kernels/online_softmax.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <vector>
+
+#include "pteron/backends/cpu/runtime/kernels/online_softmax.h"
 
 namespace pteron::cpu {
 namespace {
