@@ -371,7 +371,7 @@ def _made(
     if problems:
         raise RecipeError("; ".join(dict.fromkeys(problems)))
     with torch.no_grad():
-        for step in table["steps"]:
+        for step, ended in zip(table["steps"], _ended(table), strict=True):
             read = _storages((step.get("args"), step.get("kwargs"), step.get("read")))
             used = set[str]().union(*(names.get(index, ()) for index in read))
             for index in (*step["made"], *(read if "args" in step else ())):
@@ -387,9 +387,23 @@ def _made(
                 same = "is" not in step or result == step["is"]
             if not same:
                 problems.append(f"the code is for special values of {', '.join(sorted(used))}")
+            for index in ended:
+                del storages[index]
     if problems:
         raise RecipeError("; ".join(dict.fromkeys(problems)))
     return [_view(place, storages) for place in table["constants"]]
+
+
+def _ended(table: Mapping[str, Any]) -> list[set[int]]:
+    """The storages that no step after each step uses: all at once are many times the weights."""
+    used = _storages(table["constants"])
+    ended: list[set[int]] = []
+    for step in reversed(table["steps"]):
+        here = _storages((step.get("args"), step.get("kwargs"), step.get("read")))
+        here |= set(step["made"])
+        ended.append(here - used)
+        used |= here
+    return ended[::-1]
 
 
 def _parsed(recipe: bytes | memoryview) -> tuple[dict[str, Any], memoryview]:

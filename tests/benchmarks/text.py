@@ -6,8 +6,10 @@ Checkpoints have the shapes of known models and random weights, with a tokenizer
 `eager` and `compile` are transformers with a static cache, the second with each step as one
 function that torch.compile made (mode reduce-overhead on a GPU) and quantized by torchao as ours,
 its tokens fed back on the device; `genai` is ONNX Runtime GenAI, `ct2` CTranslate2, on the CPU,
-where they are installed. All choose the likeliest token. Weights and cache are read once for each
-step, so `read_ms` is the least time of a step at the bandwidth that a copy of 1 GB has in this run.
+where they are installed (both quantize activations, too; where they have no bfloat16, they compute
+in float32). All choose the likeliest token. Weights and cache are read once for each step, so
+`read_ms` is the least time of a step at the bandwidth that a copy of 1 GB has in this run, on the
+CPU a dot product of 1 GB. `peak_mb` is the most memory of the process, mapped files included.
 
 On a GPU machine without Bazel tools/gpu takes it along.
 """
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import json
 import statistics
 import subprocess
 import sys
@@ -128,6 +131,7 @@ def _ours(folder: Path, quantize: str, batch: int, length: int) -> tuple[Way, di
     facts = {
         "lowering_s": round(exported - start, 1),
         "load_s": round(time.perf_counter() - exported, 2),
+        "file_mb": _megabytes(path),
     }
 
     def run(prompts: list[list[int]], new: int) -> Iterator[list[int]]:
@@ -203,7 +207,24 @@ def _torch(folder: Path, quantize: str, length: int, mode: str | None) -> Way:
     return run
 
 
-def _genai(folder: Path, quantize: str, batch: int) -> Way:
+def _megabytes(path: Path) -> int:
+    """Of a file, or of all in a folder."""
+    files = [path] if path.is_file() else path.rglob("*")
+    return round(sum(file.stat().st_size for file in files) / 1e6)
+
+
+def _peak(reset: bool = False) -> int:
+    """The most resident megabytes of this process since the last reset; 0 where not Linux."""
+    try:
+        if reset:
+            Path("/proc/self/clear_refs").write_text("5")
+        text = Path("/proc/self/status").read_text()
+    except OSError:
+        return 0
+    return int(text.split("VmHWM:")[1].split()[0]) // 1024
+
+
+def _genai(folder: Path, quantize: str, batch: int) -> tuple[Way, dict[str, Any]]:
     genai = importlib.import_module("onnxruntime_genai")
     target = folder / f"genai_{quantize}"
     precision = {"none": "fp32", "int4": "int4", "int8": "int8"}[quantize]
@@ -211,7 +232,13 @@ def _genai(folder: Path, quantize: str, batch: int) -> Way:
     options = ("-p", precision, "-e", "cpu", "-c", folder / "cache")
     if not target.exists():
         subprocess.run([sys.executable, *command, *options], check=True, capture_output=True)
-    model = genai.Model(str(target))
+    start = time.perf_counter()
+    config = genai.Config(str(target))
+    if _THREADS.value:
+        threads = {"session_options": {"intra_op_num_threads": _THREADS.value}}
+        config.overlay(json.dumps({"model": {"decoder": threads}}))
+    model = genai.Model(config)
+    facts = {"load_s": round(time.perf_counter() - start, 2), "file_mb": _megabytes(target)}
 
     def run(prompts: list[list[int]], new: int) -> Iterator[list[int]]:
         parameters = genai.GeneratorParams(model)
@@ -224,28 +251,34 @@ def _genai(folder: Path, quantize: str, batch: int) -> Way:
             generator.generate_next_token()
             yield list(map(int, generator.get_next_tokens()))
 
-    return run
+    return run, facts
 
 
-def _ct2(folder: Path, quantize: str) -> Way:
+def _ct2(folder: Path, quantize: str) -> tuple[Way, dict[str, Any]]:
     ctranslate2 = importlib.import_module("ctranslate2")
     converters = importlib.import_module("ctranslate2.converters")
     target = folder / f"ct2_{quantize}"
     kind = {"none": "float32", "int8": "int8_float32"}[quantize]
     if not target.exists():
         converters.TransformersConverter(str(folder)).convert(str(target), quantization=kind)
+    start = time.perf_counter()
     generator = ctranslate2.Generator(
         str(target), device="cpu", intra_threads=_THREADS.value, compute_type=kind
     )
+    facts = {"load_s": round(time.perf_counter() - start, 2), "file_mb": _megabytes(target)}
 
     def run(prompts: list[list[int]], new: int) -> Iterator[list[int]]:
         texts = [[str(token) for token in ids] for ids in prompts]
+        step: list[int] = []
         for result in generator.generate_tokens(
             texts, max_length=new, min_length=new, sampling_topk=1, end_token=[]
         ):
-            yield [result.token_id]
+            step.append(result.token_id)
+            if len(step) == len(texts):
+                yield step
+                step = []
 
-    return run
+    return run, facts
 
 
 def make(way: str, folder: Path, quantize: str, batch: int, length: int) -> tuple[Way, Any]:
@@ -253,9 +286,9 @@ def make(way: str, folder: Path, quantize: str, batch: int, length: int) -> tupl
     if way == "ours":
         return _ours(folder, quantize, batch, length)
     if way == "genai":
-        return _genai(folder, quantize, batch), {}
+        return _genai(folder, quantize, batch)
     if way == "ct2":
-        return _ct2(folder, quantize), {}
+        return _ct2(folder, quantize)
     mode = "reduce-overhead" if way == "compile" else None
     return _torch(folder, quantize, length, mode), {}
 
@@ -274,18 +307,19 @@ def measure(way: Way, prompts: list[list[int]], new: int) -> tuple[float, float,
 
 
 def bandwidth() -> float:
-    """Bytes a second that a copy of 1 GB reads and writes."""
-    source = torch.empty(1 << 30, dtype=torch.uint8, device=_DEVICE.value)
-    target = torch.empty_like(source)
+    """Bytes a second that a copy of 1 GB reads and writes, or on the CPU a dot product reads."""
+    source = torch.zeros(1 << 28, device=_DEVICE.value)
+    target = torch.zeros_like(source)
+    on_gpu = _DEVICE.value == "cuda"
     wait = torch.cuda.synchronize if _DEVICE.value == "cuda" else lambda: None
     times = []
     for _ in range(8):
         wait()
         start = time.perf_counter()
-        target.copy_(source)
+        target.copy_(source) if on_gpu else torch.dot(source, source)
         wait()
         times.append(time.perf_counter() - start)
-    return 2 * (1 << 30) / min(times)
+    return (2 if on_gpu else 1) * (1 << 30) / min(times)
 
 
 def step_bytes(name: str, quantize: str, batch: int, tokens: int, dtype: torch.dtype) -> float:
@@ -310,6 +344,7 @@ def _case(name: str, quantize: str, batch: int, folder: Path, report: dict[str, 
         if key in report["rows"]:
             continue
         try:
+            _peak(reset=True)
             way, facts = make(way_name, folder, quantize, batch, length)
             for prompt in prompts:
                 generator = torch.Generator().manual_seed(prompt)
@@ -330,6 +365,7 @@ def _case(name: str, quantize: str, batch: int, folder: Path, report: dict[str, 
                     "tokens": runs[-1][2],
                 }
             report["rows"][key] = facts
+            facts["peak_mb"] = _peak()
         except Exception as error:  # a peer that lacks the case does not end the others
             report["rows"][key] = {"failed": f"{type(error).__name__}: {str(error)[:500]}"}
         print(key, {k: v for k, v in report["rows"][key].items()}, flush=True)

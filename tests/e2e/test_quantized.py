@@ -2,6 +2,7 @@
 
 import copy
 import pathlib
+from typing import Any
 
 import pytest
 import torch
@@ -69,3 +70,24 @@ def _weight_bytes(path: pathlib.Path) -> int:
     named = deserialize_program(path.read_bytes()).named_data
     others = ("_so_blob", "model_graph/forward")
     return sum(len(data) for key, data in named.items() if not key.endswith(others))
+
+
+@pytest.mark.parametrize("rows", [1, 3, 40])
+@pytest.mark.parametrize("config", list(CONFIGS))
+def test_products_of_bfloat16(config: str, rows: int, tmp_path: pathlib.Path) -> None:
+    """A row, rows of few and of many registers, each with terms that fill no block."""
+    torch.manual_seed(1)
+    module = nn.Linear(1184, 100, bias=False, dtype=torch.bfloat16).eval()
+    quantize_(module, CONFIGS[config])
+    x = torch.randn(rows, 1184, dtype=torch.bfloat16)
+    with torch.no_grad():
+        pteron.export(module, (x,), tmp_path / "x.pte", options={"cpu.isa": "native"})
+    method = pteron.Runtime.get().load_program(tmp_path / "x.pte").load_method("forward")
+    (found,) = method.execute([x])
+    weight: Any = module.weight
+    values, scale = weight.qdata.double(), weight.scale.double().reshape(100, -1, 1)
+    exact = (values.view(100, scale.shape[1], -1) * scale).view(100, -1)
+    expected = x.double() @ exact.T
+    error = (found.double() - expected).norm() / expected.norm()
+    # The result is rounded, as are weights of several rows; that of int8 also before its scale.
+    assert error < {"int8": 4e-3, "int4_groups": 2.5e-3}[config]

@@ -183,17 +183,28 @@ static void {{name}}_rows(
 {%- endif %}
 {%- endif %}
     if (M == 1) {
+{%- if row_of_pairs %}
+        if (multiplies_pairs && __builtin_cpu_supports("avx512vbmi")) {
+            {{name}}_one_row_of_pairs<accum>(A, B, C, K, ldb);
+            return;
+        }
+{%- endif %}
         {{name}}_one_row<accum>(A, B, C, K, ldb);
         return;
     }
     alignas(64) float right[{{chunk}} * {{block_n}}];
 {%- if multiplies_pairs and terms != 2 %}
     if (multiplies_pairs && K % 2 == 0) {
-        alignas(64) at::BFloat16 pairs[{{chunk}} * {{block_n}}];
-        for (int64_t begin = 0; begin < K; begin += {{chunk}}) {
-            const int64_t count = std::min<int64_t>(K - begin, {{chunk}});
-            {{name}}_right(B + begin * ldb, ldb, count, right);
-            {{name}}_as_pairs(right, count, pairs);
+        // Of more terms than a block of float32: sums, which AMX loads and stores, are memory.
+        constexpr int64_t depth = 4 * {{chunk}};
+        alignas(64) at::BFloat16 pairs[depth * {{block_n}}];
+        for (int64_t begin = 0; begin < K; begin += depth) {
+            const int64_t count = std::min<int64_t>(K - begin, depth);
+            for (int64_t k = 0; k < count; k += {{chunk}}) {
+                const int64_t some = std::min<int64_t>(count - k, {{chunk}});
+                {{name}}_right(B + (begin + k) * ldb, ldb, some, right);
+                {{name}}_as_pairs(right, some, pairs + k * {{block_n}});
+            }
             if (accum || begin) {
                 {{name}}_pairs<true>(A + begin, pairs, C, M, count, lda, {{block_n}}, ldc);
             } else {
@@ -385,6 +396,62 @@ static void {{name}}_right(const uint8_t* B, int64_t ldb, int64_t count, float* 
     }
 }
 
+{%- if row_of_pairs %}
+// int4 as bfloat16, by a table, so that two terms are one multiply-add; sums of a group are scaled.
+template <bool accum>
+__attribute__((target("avx512bf16,avx512vbmi"))) static void {{name}}_one_row_of_pairs(
+    const at::BFloat16* __restrict__ A, const uint8_t* __restrict__ B, float* __restrict__ C,
+    int64_t K, int64_t ldb
+) {
+    // For column c, byte c of two rows, each twice: the table's index is 5 bits, of which the upper
+    // one does not matter.
+    const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m512i first_rows = _mm512_add_epi32(
+        _mm512_mullo_epi32(lanes, _mm512_set1_epi32(0x01010101)), _mm512_set1_epi32(0x10100000));
+    const __m512i rows[2] = {
+        first_rows, _mm512_add_epi32(first_rows, _mm512_set1_epi32(0x20202020))};
+    alignas(64) static const uint16_t values[32] = {
+{%- for _ in range(2) %}
+        0xc100, 0xc0e0, 0xc0c0, 0xc0a0, 0xc080, 0xc040, 0xc000, 0xbf80,  // -8 to -1
+        0x0000, 0x3f80, 0x4000, 0x4040, 0x4080, 0x40a0, 0x40c0, 0x40e0,
+{%- endfor %}
+    };
+    const __m512i table = _mm512_load_si512(values);
+    __m512 sums[2];
+    for (int i = 0; i < 2; ++i) {
+        sums[i] = accum ? _mm512_loadu_ps(C + i * 16) : _mm512_setzero_ps();
+    }
+    for (int64_t begin = 0; begin < K; begin += {{group_size}}) {
+        const uint8_t* stored = B + begin * ldb;
+        __m512 parts[2][2] = {
+            {_mm512_setzero_ps(), _mm512_setzero_ps()}, {_mm512_setzero_ps(), _mm512_setzero_ps()}};
+        for (int64_t k = 0; k < {{group_size}}; k += 4) {
+            const __m512i bytes = _mm512_loadu_si512(stored + k * 16);
+            __builtin_prefetch(stored + k * 16 + {{ahead}});
+            #pragma GCC unroll 2
+            for (int pair = 0; pair < 2; ++pair) {
+                int terms;
+                std::memcpy(&terms, A + begin + k + 2 * pair, sizeof(terms));
+                const __m512bh left = (__m512bh)_mm512_set1_epi32(terms);
+                const __m512i index = _mm512_permutexvar_epi8(rows[pair], bytes);
+                parts[pair][0] = _mm512_dpbf16_ps(
+                    parts[pair][0], (__m512bh)_mm512_permutexvar_epi16(index, table), left);
+                parts[pair][1] = _mm512_dpbf16_ps(
+                    parts[pair][1],
+                    (__m512bh)_mm512_permutexvar_epi16(_mm512_srli_epi16(index, 4), table), left);
+            }
+        }
+        const auto* scales = reinterpret_cast<const float*>(stored + {{group_size * value_bytes}});
+        #pragma GCC unroll 2
+        for (int i = 0; i < 2; ++i) {
+            sums[i] = _mm512_fmadd_ps(
+                _mm512_loadu_ps(scales + i * 16), _mm512_add_ps(parts[0][i], parts[1][i]), sums[i]);
+        }
+    }
+    for (int i = 0; i < 2; ++i) _mm512_storeu_ps(C + i * 16, sums[i]);
+}
+{%- endif %}
+
 // Several accumulators for each element, so that multiply-adds do not wait for each other.
 template <bool accum>
 static void {{name}}_one_row(
@@ -471,6 +538,7 @@ class _MicroGemm(CppMicroGemm):
             "multiplies_pairs": self.input_dtype == torch.bfloat16 and self.width == 512,
             "pairs_ahead": _AHEAD // 2,
             "terms": 1,
+            "row_of_pairs": False,
             "width": self.width,
             "lanes": self.width // 32,
             "mm": mm[self.width],
@@ -509,4 +577,7 @@ class QuantizedMicroGemm(_MicroGemm):
         rows, step = (8, PANEL) if width == 512 else TILES[PANEL]
         blocking = GemmBlocking(rows, PANEL, packing.group_size or 1)
         options = {**vars(packing), "value_bytes": packing.value_bytes, "ahead": _AHEAD}
+        pairs = packing.bits == 4 and packing.group_size and packing.group_size % 4 == 0
+        pairs = pairs and left == torch.bfloat16 and width == 512
+        options["row_of_pairs"] = pairs and not packing.has_zero_point
         super().__init__(name, (left, torch.uint8), blocking, step, width, **options)

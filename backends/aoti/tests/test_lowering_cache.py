@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.export import Dim, ExportedProgram
 
-from pteron.backends.aoti import lowering_cache
+from pteron.backends.aoti import lowering_cache, weight_recipe
 from pteron.backends.aoti.lowering_cache import Facts, key_of
 from pteron.backends.aoti.object_cache import ObjectCache
 
@@ -243,3 +243,17 @@ def test_facts_are_kept_for_equal_settings(tmp_path: Path) -> None:
     (file, *_) = tmp_path.rglob("*.facts")
     file.write_text("{}")  # damaged
     assert 3 in {fact(["a"])["is"][0], fact(["b"])["is"][0]}
+
+
+def test_a_recipe_frees_what_no_later_step_uses() -> None:
+    def at(index: int) -> dict[str, object]:
+        return {"storage": index}
+
+    steps = [
+        {"args": [at(0), at(1)], "kwargs": {}, "made": [2]},
+        {"args": [at(2)], "kwargs": {"other": at(0)}, "made": [3]},
+        {"read": at(3), "made": []},
+        {"args": [at(3)], "kwargs": {}, "made": [4, 5]},
+    ]
+    ended = weight_recipe._ended({"steps": steps, "constants": [at(4), at(1)]})
+    assert ended == [set(), {0, 2}, set(), {3, 5}]

@@ -78,6 +78,7 @@ def export(
     chat_template = _chat_template(source)
     on_stage("load the checkpoint")
     model = load_checkpoint(source, dtype, backend)
+    options = options_for(quantize, backend, options, model.dtype)
     config = model.config.get_text_config()
     length = _length(config, max_length)
     if quantize != "none":
@@ -214,12 +215,16 @@ def _length(config: Any, max_length: int | None) -> int:
 
 
 def options_for(
-    quantize: str, backend: Backends, options: Mapping[str, Any] | None
+    quantize: str,
+    backend: Backends,
+    options: Mapping[str, Any] | None,
+    dtype: torch.dtype = torch.float32,
 ) -> Mapping[str, Any]:
-    """Options of backends for quantized weights, besides those given."""
+    """Options of backends for weights that are quantized or not float32, besides those given."""
     options = {} if options is None else options
-    if quantize != "none" and backend in ("cpu", ["cpu"]):
-        # The layout of quantized weights is the same for all methods, and half a byte for int4.
+    if (quantize != "none" or dtype != torch.float32) and backend in ("cpu", ["cpu"]):
+        # The layout of such weights is the same for all methods, and half a byte for int4. As they
+        # are, the runtime's library would convert them to float32 in each call.
         options = {"cpu.weights": "packed", **options}
     return options
 

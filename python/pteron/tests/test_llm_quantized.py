@@ -12,6 +12,7 @@ import pteron.asr
 import pteron.llm
 from pteron.exir._serialize.program_file import deserialize_program
 from pteron.llm import language_model
+from pteron.llm.export_checkpoint import options_for
 from tests.models import speech
 from tests.models.checkpoints import save
 
@@ -100,3 +101,14 @@ def _config(kind: str) -> Any:
     return quantization.IntxWeightOnlyConfig(
         weight_dtype=int4, granularity=quantization.PerGroup(32)
     )
+
+
+def test_weights_of_bfloat16_are_packed() -> None:
+    """The runtime's library would convert them to float32 in each step."""
+    packed = {"cpu.weights": "packed"}
+    assert options_for("none", "cpu", None, torch.bfloat16) == packed
+    assert options_for("int8", "cpu", None) == packed
+    assert options_for("none", "cpu", None, torch.float32) == {}
+    assert options_for("none", "cuda", None, torch.bfloat16) == {}
+    chosen = {"cpu.weights": "shared"}
+    assert options_for("none", "cpu", chosen, torch.bfloat16) == chosen

@@ -62,10 +62,29 @@ inline __attribute__((always_inline)) void softmax_lanes(float* x, int64_t rows,
   for (int l = 0; l < kLanes; ++l) sum[l] = total[l];
 }
 
+inline __attribute__((always_inline)) float wide(uint16_t x) {
+  const uint32_t bits = static_cast<uint32_t>(x) << 16;
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+// To the nearest, of two to the even one; a NaN to one of its kind.
+inline __attribute__((always_inline)) uint16_t narrow(float x) {
+  uint32_t bits;
+  std::memcpy(&bits, &x, sizeof bits);
+  const uint32_t rounded = bits + 0x7fff + (bits >> 16 & 1);
+  return static_cast<uint16_t>((x == x ? rounded : bits | 0x400000) >> 16);
+}
+
 struct Functions {
   float (*max_of)(const float* x, int64_t n, float least);
   float (*exponentials)(float* x, int64_t n, float base);
   void (*multiply)(float* x, int64_t n, float factor);
+  void (*add)(float* x, int64_t n, const float* terms);
+  void (*from_bfloat16)(const uint16_t* from, int64_t n, float* to);
+  void (*to_bfloat16)(const float* from, int64_t n, uint16_t* to);
+  void (*interleave)(const uint16_t* even, const uint16_t* odd, int64_t n, uint32_t* to);
   void (*softmax_columns)(float* x, int64_t rows, int64_t width, float* maximum, float* sum,
                           float* factor);
   void (*multiply_columns)(float* x, int64_t rows, int64_t width, const float* factors);
@@ -91,6 +110,25 @@ struct Functions {
   __VA_ARGS__ void multiply_##suffix(float* x, int64_t n, float factor) {                          \
     _Pragma("omp simd") for (int64_t i = 0; i < n; ++i) x[i] *= factor;                            \
   }                                                                                                \
+  __VA_ARGS__ void add_##suffix(float* x, int64_t n, const float* terms) {                         \
+    _Pragma("omp simd") for (int64_t i = 0; i < n; ++i) x[i] += terms[i];                          \
+  }                                                                                                \
+  __VA_ARGS__ void from_bfloat16_##suffix(const uint16_t* from, int64_t n, float* to) {            \
+    _Pragma("omp simd") for (int64_t i = 0; i < n; ++i) to[i] = wide(from[i]);                     \
+  }                                                                                                \
+  __VA_ARGS__ void to_bfloat16_##suffix(const float* from, int64_t n, uint16_t* to) {              \
+    _Pragma("omp simd") for (int64_t i = 0; i < n; ++i) to[i] = narrow(from[i]);                   \
+  }                                                                                                \
+  __VA_ARGS__ void interleave_##suffix(const uint16_t* even, const uint16_t* odd, int64_t n,       \
+                                       uint32_t* to) {                                             \
+    if (!odd) {                                                                                    \
+      for (int64_t i = 0; i < n; ++i) to[i] = even[i];                                             \
+      return;                                                                                      \
+    }                                                                                              \
+    _Pragma("omp simd") for (int64_t i = 0; i < n; ++i) {                                          \
+      to[i] = even[i] | static_cast<uint32_t>(odd[i]) << 16;                                       \
+    }                                                                                              \
+  }                                                                                                \
   __VA_ARGS__ void softmax_columns_##suffix(float* x, int64_t rows, int64_t width, float* maximum, \
                                             float* sum, float* factor) {                           \
     int64_t l = 0;                                                                                 \
@@ -105,18 +143,23 @@ struct Functions {
       _Pragma("omp simd") for (int64_t l = 0; l < width; ++l) x[l] *= factors[l];                  \
     }                                                                                              \
   }                                                                                                \
-  constexpr Functions k_##suffix{max_of_##suffix, exponentials_##suffix, multiply_##suffix,        \
-                                 softmax_columns_##suffix, multiply_columns_##suffix};
+  constexpr Functions k_##suffix{                                                                  \
+      max_of_##suffix,     exponentials_##suffix,    multiply_##suffix,                            \
+      add_##suffix,        from_bfloat16_##suffix,   to_bfloat16_##suffix,                         \
+      interleave_##suffix, softmax_columns_##suffix, multiply_columns_##suffix};
 
 PTERON_FUNCTIONS(v1)
 PTERON_FUNCTIONS(v3, __attribute__((target("avx2,fma"))))
-PTERON_FUNCTIONS(v4, __attribute__((target("avx512f,avx512dq,avx512vl,prefer-vector-width=512"))))
+PTERON_FUNCTIONS(
+    v4, __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512"))))
 
 const Functions& functions() {
   static const Functions& chosen =
-      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") ? k_v4
-      : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")        ? k_v3
-                                                                               : k_v1;
+      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+              __builtin_cpu_supports("avx512vl")
+          ? k_v4
+      : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? k_v3
+                                                                        : k_v1;
   return chosen;
 }
 
@@ -127,6 +170,20 @@ float max_of(const float* x, int64_t n, float least) { return functions().max_of
 float exponentials(float* x, int64_t n, float base) { return functions().exponentials(x, n, base); }
 
 void multiply(float* x, int64_t n, float factor) { functions().multiply(x, n, factor); }
+
+void add(float* x, int64_t n, const float* terms) { functions().add(x, n, terms); }
+
+void from_bfloat16(const uint16_t* from, int64_t n, float* to) {
+  functions().from_bfloat16(from, n, to);
+}
+
+void to_bfloat16(const float* from, int64_t n, uint16_t* to) {
+  functions().to_bfloat16(from, n, to);
+}
+
+void interleave(const uint16_t* even, const uint16_t* odd, int64_t n, uint32_t* to) {
+  functions().interleave(even, odd, n, to);
+}
 
 void softmax_columns(float* x, int64_t rows, int64_t width, float* maximum, float* sum,
                      float* factor) {

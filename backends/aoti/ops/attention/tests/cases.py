@@ -46,7 +46,8 @@ def _of(dtype: torch.dtype) -> Iterator[Json]:
     yield _case(f"{name}/mask_of_keys", q, k, v, _mask(dtype, 1, 7))
     # A cache of which the mask leaves a part: the first keys, some in between, the last, other keys
     # for each query, and none for one of them.
-    for queries, keys, items in ((1, 300, 64), (3, 700, 128), (4, 90, 24), (1, 2100, 40)):
+    sizes_of_cache = ((1, 300, 64), (3, 700, 128), (4, 90, 24), (1, 2100, 40), (40, 800, 16))
+    for queries, keys, items in sizes_of_cache:
         q, k, v = _operands(dtype, 4, 1, queries, keys, items)
         for first, last in ((0, 41), (70, 77), (keys - 1, keys)):
             left = torch.full((queries, keys), _NONE, dtype=dtype)
