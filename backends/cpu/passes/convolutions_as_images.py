@@ -1,10 +1,14 @@
-"""Writes convolutions over the planes of a volume as convolutions of images.
+"""Writes convolutions of volumes as convolutions of images.
 
     convolution(x, w, b, [1, s, s], [0, p, p], [1, d, d])    ==>    that of n * depth images
 
-for x of [n, c, depth, height, width] and w of [out, c, 1, k, k].
+for x of [n, c, depth, height, width] and w of [out, c, 1, k, k]. With a deeper kernel, the sum of
+one for each plane of the kernel, for one volume, where that is worth while:
 
-Weights of images are packed while lowering (`pack_convolutions`), and their kernels are faster.
+    convolution(planes, w[:, :, 1], b) + convolution(planes before, w[:, :, 0]) + ...
+
+Weights of images are packed while lowering (`pack_convolutions`), which makes the sums parts of the
+convolutions, and their kernels are faster.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,41 +25,64 @@ from pteron.exir.operators.decompositions import replace_by_trace
 
 
 def convolutions_as_images(
-    program: ExportedProgram, has_packable_weights: Callable[[Node, ProgramConstants], bool]
+    program: ExportedProgram,
+    has_packable_weights: Callable[[Node, ProgramConstants], bool],
+    is_fast: Callable[[Node], bool],
 ) -> None:
-    """Rewrites the program's graph, signature and constants."""
+    """Rewrites the program's graph, signature and constants. Kernels of several planes only where
+    `is_fast` says that convolutions with one of them are."""
     constants = ProgramConstants(program)
     convolutions = program.graph.find_nodes(op="call_function", target=CONVOLUTION)
     changed = [
         _write(conv, constants)
         for conv in convolutions
-        if _is_of_planes(conv) and has_packable_weights(conv, constants)
+        if _is_of_planes(conv, is_fast) and has_packable_weights(conv, constants)
     ]
     if any(changed):
         constants.remove_unused()
         program.graph_module.recompile()
 
 
-def _is_of_planes(conv: Node) -> bool:
+def _is_of_planes(conv: Node, is_fast: Callable[[Node], bool]) -> bool:
     args: Sequence[Any] = conv.args
     x, weight, _, stride, padding, dilation, transposed, _, groups = args
     if transposed or groups != 1 or value_of(x).dim() != 5:
         return False
     depth, *kernel = value_of(weight).shape[2:]
+    if max(kernel) == 1:
+        return False
     along = [sizes[0] for sizes in (stride, padding, dilation)]
-    return depth == 1 and along == [1, 0, 1] and max(kernel) > 1
+    if depth == 1 and along == [1, 0, 1]:
+        return True
+    # Planes of one volume are neighbours; of several, they would be copied for each of the kernel's.
+    batch, _, planes = value_of(x).shape[:3]
+    return batch == 1 and isinstance(planes, int) and is_fast(conv)
 
 
 def _write(conv: Node, constants: ProgramConstants) -> bool:
     args: Sequence[Any] = conv.args
     x, weight, bias, *window, _, _, groups = args
-    window = [[*sizes, *sizes][-2:] for sizes in window]
-    kernel = constants.add(weight, constants.value(weight).squeeze(2))
+    stride, padding, dilation = ([*sizes, *sizes, *sizes][:3] for sizes in window)
+    value = constants.value(weight)
+    kernels = [constants.add(weight, value[:, :, z]) for z in range(value.shape[2])]
+    of_image = stride[1:], padding[1:], dilation[1:], False, [0, 0], groups
+    planes_out = value_of(conv).shape[2]
+    is_whole = planes_out == value_of(x).shape[2] and len(kernels) == 1
 
     def of_images(x: torch.Tensor, *constants: torch.Tensor) -> torch.Tensor:
-        w, b = (*constants, None)[:2]
+        weights, b = constants[: len(kernels)], (*constants, None)[len(kernels)]
         planes = x.transpose(1, 2).flatten(0, 1)
-        y: torch.Tensor = CONVOLUTION(planes, w, b, *window, False, [0, 0], groups)
-        return y.unflatten(0, (x.shape[0], -1)).transpose(1, 2)
+        if padding[0]:
+            zeros = torch.full((padding[0], *planes.shape[1:]), 0.0, dtype=x.dtype)
+            planes = torch.cat([zeros, planes, zeros])
+        total = None
+        for z, w in enumerate(weights):
+            first = z * dilation[0]
+            reach = (planes_out - 1) * stride[0] + 1
+            part = planes if is_whole else planes[first : first + reach : stride[0]]
+            y: torch.Tensor = CONVOLUTION(part, w, b if z == 0 else None, *of_image)
+            total = y if total is None else y + total
+        assert total is not None
+        return total.unflatten(0, (x.shape[0], -1)).transpose(1, 2)
 
-    return replace_by_trace(conv, of_images, [x, kernel] if bias is None else [x, kernel, bias])
+    return replace_by_trace(conv, of_images, [x, *kernels, *([] if bias is None else [bias])])

@@ -62,7 +62,7 @@ _Packed: TypeAlias = dict[tuple[Node, Node | None, range, range, bool], Node]
 
 def pack_convolutions(program: ExportedProgram) -> None:
     """Rewrites the program's graph, signature and constants."""
-    convolutions_as_images(program, _has_packable_weights)
+    convolutions_as_images(program, _has_packable_weights, _suits_winograd)
     constants = ProgramConstants(program)
     packed_weights: _Packed = {}
     convolutions = program.graph.find_nodes(op="call_function", target=CONVOLUTION)
@@ -135,8 +135,7 @@ def _pack(conv: Node, constants: ProgramConstants, packed_weights: _Packed) -> N
         sides = [a + b for a, b in zip(sides, zeros, strict=True)]
     rows, columns = (_taps_in_image(conv, x, sides, dim) for dim in range(2))
     kernel_size = [len(rows), len(columns)]
-    steps = [*both_dims(stride), *both_dims(dilation)]
-    is_winograd = kernel_size == [3, 3] and max(*steps, groups) == 1 and _suits_winograd(conv)
+    is_winograd = kernel_size == [3, 3] and _suits_winograd(conv)
     key = (weight, bias, rows, columns, is_winograd)
     if key not in packed_weights:
         value = None if bias is None else constants.value(bias)
@@ -161,12 +160,20 @@ def _pack(conv: Node, constants: ProgramConstants, packed_weights: _Packed) -> N
 
 
 def _suits_winograd(conv: Node) -> bool:
-    """Whether the products saved take longer than the transforms, and than reading weights that are
-    16 instead of 9 for two channels. A dynamic size counts as a large one."""
-    out, of_group = value_of(conv.args[1]).shape[:2]
-    sizes = [size for size in value_of(conv).shape[2:] if isinstance(size, int)]
-    is_large = len(sizes) < 2 or math.prod(sizes) >= _WINOGRAD_OUTPUTS
-    return is_large and min(out, of_group) >= _WINOGRAD_CHANNELS
+    """Whether a convolution of images or volumes has planes of kernels for Winograd's, and the
+    products saved take longer than the transforms, and than reading weights that are 16 instead of 9
+    for two channels. A dynamic size counts as a large one."""
+    args: Sequence[Any] = conv.args
+    _, weight, _, stride, _, dilation, _, _, groups = args
+    out, of_group, *kernel = value_of(weight).shape
+    steps = [step for sizes in (stride, dilation) for step in both_dims(sizes[-2:])]
+    sizes = [size for size in value_of(conv).shape[-2:] if isinstance(size, int)]
+    return (
+        kernel[-2:] == [3, 3]
+        and max(*steps, groups) == 1
+        and min(out, of_group) >= _WINOGRAD_CHANNELS
+        and (len(sizes) < 2 or math.prod(sizes) >= _WINOGRAD_OUTPUTS)
+    )
 
 
 def _taps_in_image(conv: Node, x: Node, sides: list[int], dim: int) -> range:

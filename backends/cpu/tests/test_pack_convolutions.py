@@ -309,3 +309,34 @@ def test_planes_of_a_volume_are_images(of: dict[str, Any], count: int) -> None:
         x = torch.randn(batch, 8, depth, 7, 6)
         for found in (program.module(check_guards=False)(x), *method.execute([x])):
             torch.testing.assert_close(found, model(x), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("of", "planes", "count"),
+    [
+        ({"padding": 1}, 5, 3),
+        ({"padding": (2, 1, 1), "dilation": (2, 1, 1), "bias": False}, 6, 3),
+        ({"stride": (2, 1, 1), "kernel_size": (2, 3, 3), "padding": (0, 1, 1)}, 5, 2),
+        ({"stride": (2, 1, 1), "kernel_size": (1, 3, 3), "padding": (1, 1, 1)}, 4, 1),
+        ({"padding": 1, "stride": (1, 2, 1)}, 5, 0),
+        ({"padding": 1, "groups": 2}, 5, 0),
+        ({"kernel_size": (3, 3, 1)}, 5, 0),
+        ({}, 5, 0),  # small planes
+    ],
+)
+def test_a_volume_is_a_sum_of_images(of: dict[str, Any], planes: int, count: int) -> None:
+    """Of kernels that Winograd's convolution is for."""
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Conv3d(32, 40, **{"kernel_size": (3, 3, 3), **of}), nn.ReLU(), nn.Flatten(2)
+    ).eval()
+    x = torch.randn(1, 32, planes, 9, 8)
+    exported = export(model, (x,))
+    program = decompose(functionalize(exported), ())
+    pack_convolutions(program)
+    program.graph_module.graph.lint()
+    assert len(calls(program, WINOGRAD_CONVOLUTION)) == count
+    lowered = to_edge_transform_and_lower(exported, partitioner=[CpuPartitioner()])
+    method = Runtime.get().load_program(lowered.to_executorch().buffer).load_method("forward")
+    for found in (program.module(check_guards=False)(x), *method.execute([x])):
+        torch.testing.assert_close(found, model(x), rtol=1e-4, atol=1e-5)

@@ -87,7 +87,7 @@ void convolve_panels(const ConvolutionShape& shape, const PanelTensors& tensors,
                      const TileKernels& kernels);
 // The same by Winograd's F(2 x 2, 3 x 3), for 3 x 3 kernels with stride and dilation 1, in one group:
 // 4 x 4 products for 2 x 2 outputs, 16 instead of 36. `weight` has panels of the transformed 4 x 4
-// kernels. NaN reaches the same outputs; an infinity may become NaN.
+// kernels. Outputs that are not finite are computed by the definition.
 void convolve_winograd(const ConvolutionShape& shape, const PanelTensors& tensors,
                        const TileKernels& kernels);
 

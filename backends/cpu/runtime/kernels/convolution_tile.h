@@ -77,7 +77,8 @@ struct TileKernels {
   // Of 4 x 4 pixels of `channels` channels, the factors to[i * stride + c] of the products. Writes
   // whole registers.
   void (*winograd_in)(const float* const* pixels, int64_t channels, float* to, int64_t stride);
-  void (*winograd_out)(const WinogradOutputs& outputs);
+  // False if a sum is not finite; then the outputs have to be computed in another way.
+  bool (*winograd_out)(const WinogradOutputs& outputs);
 
   TileKernel get(int64_t rows, int64_t vectors) const { return kernels[rows - 1][vectors - 1]; }
   TileKernel get_lanewise(int64_t rows, int64_t vectors) const {

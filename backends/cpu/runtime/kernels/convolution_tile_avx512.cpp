@@ -26,6 +26,7 @@ struct Register {
     value =
         _mm512_maskz_min_ps(0xffff, most.value, _mm512_maskz_max_ps(0xffff, least.value, value));
   }
+  bool has_nan() const { return _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q) != 0; }
   void store(float* to) const { _mm512_storeu_ps(to, value); }
 
   using Selection = __m512i;

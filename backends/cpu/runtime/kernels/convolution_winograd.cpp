@@ -6,6 +6,8 @@
 // Sums of the products are the outputs. (Lavin and Gray, Fast Algorithms for Convolutional Neural
 // Networks, 2015.)
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <limits>
 
 #include "pteron/backends/cpu/runtime/kernels/convolution_direct.h"
@@ -66,7 +68,9 @@ class Convolution {
             const int64_t width = panels * t_.weight.width;
             multiply(factors.data(), of_run, u, panels * unit_, products.data());
             for (int64_t b = 0; b < of_run; ++b) {
-              add(at + b, products.data() + b * width, of_run * width, u * t_.weight.width, width);
+              const bool is_finite = add(at + b, products.data() + b * width, of_run * width,
+                                         u * t_.weight.width, width);
+              for (int64_t k = 0; !is_finite && k < panels; ++k) compute(at + b, u + k);
             }
           }
         }
@@ -155,8 +159,8 @@ class Convolution {
     }
   }
 
-  // The outputs of a block, at most `channels` from `channel` on.
-  void add(int64_t block, const float* products, int64_t stride, int64_t channel,
+  // The outputs of a block, at most `channels` from `channel` on. False: not all are finite.
+  bool add(int64_t block, const float* products, int64_t stride, int64_t channel,
            int64_t channels) const {
     const Place at = place_of(block);
     WinogradOutputs outputs;
@@ -175,7 +179,51 @@ class Convolution {
       outputs.residual[i] =
           is_inside && t_.residual ? t_.residual + place(t_.residual_strides) : nullptr;
     }
-    kernels_.winograd_out(outputs);
+    return kernels_.winograd_out(outputs);
+  }
+
+  // The outputs of a block in one panel of channels by the definition: where an infinity is among the
+  // pixels, differences of them are NaN, and outputs may be infinite.
+  void compute(int64_t block, int64_t unit) const {
+    const Place at = place_of(block);
+    const int64_t width = t_.weight.width, channel = unit * width;
+    const float* const panel = t_.weight.data + unit * panel_;
+    std::array<float, kMostTileLanes> sums;
+    for (int64_t i = 0; i < 4; ++i) {
+      const int64_t y = at.y + i / 2, x = at.x + i % 2;
+      if (y >= s_.out[1] || x >= s_.out[2]) continue;
+      std::copy(panel, panel + width, sums.data());
+      for (int64_t k = 0; k < 9; ++k) {
+        const int64_t in_y = y + k / 3 - s_.padding[1], in_x = x + k % 3 - s_.padding[2];
+        if (in_y < 0 || in_y >= s_.in[1] || in_x < 0 || in_x >= s_.in[2]) continue;
+        const float* pixel = t_.in + at.n * t_.in_strides.outer + in_y * t_.in_strides.y +
+                             in_x * t_.in_strides.x;
+        // A weight is that of a corner of the 4 x 4, or a difference of two, or of two differences.
+        const auto row = [&](int64_t down, int64_t across) {
+          return panel + (1 + (4 * down + across) * s_.in_channels) * width;
+        };
+        const int64_t down = k / 3 + k / 6, across = k % 3 + k % 3 / 2;
+        const int64_t below = k / 3 == 1 ? 2 : -1, behind = k % 3 == 1 ? 2 : -1;
+        for (int64_t c = 0; c < s_.in_channels; ++c) {
+          for (int64_t l = 0; l < width; ++l) {
+            const int64_t from = c * width + l;
+            float weight = row(down, across)[from];
+            if (below > 0) weight -= row(below, across)[from];
+            if (behind > 0) weight -= row(down, behind)[from];
+            if (below > 0 && behind > 0) weight += row(below, behind)[from];
+            sums[l] += pixel[c] * weight;
+          }
+        }
+      }
+      const auto place = [&](const ImageStrides& strides) {
+        return at.n * strides.outer + y * strides.y + x * strides.x + channel;
+      };
+      for (int64_t l = 0; l < std::min(width, s_.out_channels - channel); ++l) {
+        const float sum = sums[l] + (t_.residual ? t_.residual[place(t_.residual_strides) + l] : 0);
+        t_.out[place(t_.out_strides) + l] =
+            std::isnan(sum) ? sum : std::min(std::max(sum, t_.least), t_.most);
+      }
+    }
   }
 
   const ConvolutionShape& s_;

@@ -362,6 +362,51 @@ TEST_P(DirectConvolution, WinogradIsTheDefinition) {
   check_panels(convolve_winograd, transformed, all, false, kernels());
 }
 
+// Infinities and NaNs of pixels reach the outputs that depend on them, as what they are.
+TEST_P(DirectConvolution, WinogradOfWhatIsNotFiniteIsTheDefinition) {
+  const ConvolutionShape s = shape_of(1, 1, {20, 50}, {9, 8}, {3, 3}, {1, 1}, {1, 1}, {1, 1});
+  std::vector<float> in = numbers(s.in_channels * s.in_area());
+  const ImageStrides in_strides = strides_of(s.in_channels, s.in, true);
+  in[at(in_strides, 0, 3, 2, 3)] = INFINITY;
+  in[at(in_strides, 0, 7, 3, 3)] = -INFINITY;
+  in[at(in_strides, 0, 19, 8, 7)] = -INFINITY;
+  in[at(in_strides, 0, 0, 6, 0)] = NAN;
+  const std::vector<float> weight = numbers(s.out_channels * s.in_channels * 9);
+  const std::vector<float> bias = numbers(s.out_channels);
+  const std::vector<float> residual = numbers(s.out_channels * s.out_area());
+  std::vector<float> out(residual.size());
+  const ConvolutionTensors t{in.data(),
+                             in_strides,
+                             weight.data(),
+                             strides_of(s.in_channels, s.kernel, false),
+                             bias.data(),
+                             out.data(),
+                             strides_of(s.out_channels, s.out, true)};
+  const std::vector<float> data = transformed(s, t);
+  PanelTensors panels{t.in, t.in_strides, {data.data(), 16}, t.out, t.out_strides};
+  panels.residual = residual.data();
+  panels.residual_strides = t.out_strides;
+  panels.least = 0;
+  panels.most = 3;
+  convolve_winograd(s, panels, kernels());
+  int infinite = 0, undefined = 0;
+  for (int64_t o = 0; o < s.out_channels; ++o) {
+    for (int64_t i = 0; i < s.out_area(); ++i) {
+      const int64_t to = at(t.out_strides, 0, o, i / 8, i % 8);
+      const double right = expected(s, t, 0, o, i / 8, i % 8) + residual[to];
+      infinite += std::isinf(right);
+      undefined += std::isnan(right);
+      if (std::isnan(right)) {
+        ASSERT_TRUE(std::isnan(out[to])) << o << ", " << i;
+      } else {
+        ASSERT_NEAR(out[to], std::clamp(right, 0.0, 3.0), 1e-4) << o << ", " << i;
+      }
+    }
+  }
+  EXPECT_GT(infinite, 500);
+  EXPECT_GT(undefined, 100);
+}
+
 // Its rounding is at most three times that of the sum of all products.
 TEST_P(DirectConvolution, WinogradIsAccurate) {
   const ConvolutionShape s = shape_of(1, 1, {256, 16}, {14, 14}, {3, 3}, {1, 1}, {1, 1}, {1, 1});
