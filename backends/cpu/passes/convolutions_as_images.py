@@ -54,7 +54,7 @@ def _is_of_planes(conv: Node, is_fast: Callable[[Node], bool]) -> bool:
     along = [sizes[0] for sizes in (stride, padding, dilation)]
     if depth == 1 and along == [1, 0, 1]:
         return True
-    # Planes of one volume are neighbours; of several, they would be copied for each of the kernel's.
+    # Planes of one volume are neighbours; of several, each plane of the kernel would copy them.
     batch, _, planes = value_of(x).shape[:3]
     return batch == 1 and isinstance(planes, int) and is_fast(conv)
 

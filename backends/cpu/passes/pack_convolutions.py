@@ -4,8 +4,9 @@
 
 Constant float32 weights are packed here, in the kernel's layout, rather than at each call, without
 the rows and columns at their ends that only meet zeros, as those of dilated kernels in small images
-do. Kernels of 3 x 3 over many channels are transformed for Winograd's convolution. Not packed: patch embeddings (`patch_embedding_as_matmul`), 1x1 convolutions that are large or
-have activations, and groups of few channels.
+do. Kernels of 3 x 3 over many channels are transformed for Winograd's convolution. Not packed:
+patch embeddings (`patch_embedding_as_matmul`), 1x1 convolutions that are large or have activations,
+and groups of few channels.
 """
 
 import math
@@ -160,9 +161,9 @@ def _pack(conv: Node, constants: ProgramConstants, packed_weights: _Packed) -> N
 
 
 def _suits_winograd(conv: Node) -> bool:
-    """Whether a convolution of images or volumes has planes of kernels for Winograd's, and the
-    products saved take longer than the transforms, and than reading weights that are 16 instead of 9
-    for two channels. A dynamic size counts as a large one."""
+    """Whether planes of the kernel of a convolution of images or volumes are for Winograd's way, and
+    the products saved take longer than the transforms and than reading 16 weights instead of 9. A
+    dynamic size counts as a large one."""
     args: Sequence[Any] = conv.args
     _, weight, _, stride, _, dilation, _, _, groups = args
     out, of_group, *kernel = value_of(weight).shape

@@ -27,7 +27,9 @@ struct Register {
   void bound(Register least, Register most) {
     value = _mm256_min_ps(most.value, _mm256_max_ps(least.value, value));
   }
-  bool has_nan() const { return _mm256_movemask_ps(_mm256_cmp_ps(value, value, _CMP_UNORD_Q)) != 0; }
+  bool has_nan() const {
+    return _mm256_movemask_ps(_mm256_cmp_ps(value, value, _CMP_UNORD_Q)) != 0;
+  }
   void store(float* to) const { _mm256_storeu_ps(to, value); }
 
   using Selection = __m256i;

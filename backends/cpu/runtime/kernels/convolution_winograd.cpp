@@ -196,8 +196,8 @@ class Convolution {
       for (int64_t k = 0; k < 9; ++k) {
         const int64_t in_y = y + k / 3 - s_.padding[1], in_x = x + k % 3 - s_.padding[2];
         if (in_y < 0 || in_y >= s_.in[1] || in_x < 0 || in_x >= s_.in[2]) continue;
-        const float* pixel = t_.in + at.n * t_.in_strides.outer + in_y * t_.in_strides.y +
-                             in_x * t_.in_strides.x;
+        const float* pixel =
+            t_.in + at.n * t_.in_strides.outer + in_y * t_.in_strides.y + in_x * t_.in_strides.x;
         // A weight is that of a corner of the 4 x 4, or a difference of two, or of two differences.
         const auto row = [&](int64_t down, int64_t across) {
           return panel + (1 + (4 * down + across) * s_.in_channels) * width;
