@@ -161,7 +161,7 @@ def _pack(conv: Node, constants: ProgramConstants, packed_weights: _Packed) -> N
 
 
 def _suits_winograd(conv: Node) -> bool:
-    """Whether planes of the kernel of a convolution of images or volumes are for Winograd's way, and
+    """Whether Winograd's way is for planes of the kernel of a convolution of images or volumes, and
     the products saved take longer than the transforms and than reading 16 weights instead of 9. A
     dynamic size counts as a large one."""
     args: Sequence[Any] = conv.args

@@ -219,7 +219,7 @@ def test_weights_of_two_convolutions_are_arranged_once() -> None:
 
 
 class Network(nn.Module):
-    """Strided, padded on two sides, depthwise, of many channels; 1x1 products and a residual between them."""
+    """Strided, padded on two sides, depthwise, over many channels; 1x1 products and a residual."""
 
     def __init__(self) -> None:
         super().__init__()
