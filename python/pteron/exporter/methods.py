@@ -295,7 +295,7 @@ def _export_method(
                 if fixed:
                     fixed.check(program)
                 if compared and (
-                    not compared.places
+                    not compared.can_be_tried()
                     or not _is_right(program, module, forward, compared.candidates(inputs, shapes))
                 ):
                     program = None

@@ -27,6 +27,9 @@ _SQUEEZES = frozenset({torch.squeeze, torch.Tensor.squeeze})
 _NAMES = dict.fromkeys(("split_size", "split_size_or_sections", "chunks"), "number")
 _NAMES |= {"tensor": "input", "self": "input"}
 
+#: A number that sizes are compared with, up to which inputs are made to see what the model does.
+_LARGEST = 1 << 14
+
 #: Rows up to which torch.cdist computes distances one by one, and not by a matmul.
 _ROWS = 25
 
@@ -171,6 +174,10 @@ class ComparedSizes:
 
         with mock.patch.object(torch.SymBool, "__bool__", decided):
             yield
+
+    def can_be_tried(self) -> bool:
+        """Whether there are comparisons, and inputs of sizes near all numbers in them are small."""
+        return bool(self.places) and max(self._numbers, default=0) <= _LARGEST
 
     def candidates(self, inputs: _Bound, shapes: Any) -> Iterator[_Bound]:
         """Inputs of sizes for which comparisons may have another outcome, each of one Dim; first

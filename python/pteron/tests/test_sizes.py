@@ -140,6 +140,15 @@ def test_sizes_for_which_the_model_computes_something_else(size: int, compare: s
         export_methods(Chooses().eval(), (torch.randn(2, 3),), None, ({0: B},))
 
 
+def test_sizes_that_are_too_large_to_try() -> None:
+    class Chooses(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * 3 if x.shape[0] > 1 << 40 else x
+
+    with pytest.raises(pteron.ExportError, match="Constraints violated"):
+        export_methods(Chooses().eval(), (torch.randn(2, 3),), None, ({0: Dim("rows")},))
+
+
 class Squeezes(nn.Module):
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         return x.sum(-1, keepdim=True).squeeze(), x[:, None].squeeze(1), x.squeeze(0)
