@@ -575,7 +575,8 @@ class QuantizedMicroGemm(_MicroGemm):
 
     def __init__(self, name: str, left: torch.dtype, packing: Packing, width: int) -> None:
         rows, step = (8, PANEL) if width == 512 else TILES[PANEL]
-        blocking = GemmBlocking(rows, PANEL, packing.group_size or 1)
+        # Inductor cuts terms at multiples of the last number; an odd number of them is no pairs.
+        blocking = GemmBlocking(rows, PANEL, packing.group_size or 32)
         options = {**vars(packing), "value_bytes": packing.value_bytes, "ahead": _AHEAD}
         pairs = packing.bits == 4 and packing.group_size and packing.group_size % 4 == 0
         pairs = pairs and left == torch.bfloat16 and width == 512
