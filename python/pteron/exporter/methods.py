@@ -351,7 +351,8 @@ def _export_method(
         )
     sys.stderr.write(printed.getvalue())
     _check_values(name, program, notes)
-    compares = compares and sum(buffer.nbytes for buffer in module.buffers()) < _MOST
+    dense = (buffer for buffer in module.buffers() if buffer.layout is torch.strided)
+    compares = compares and sum(buffer.nbytes for buffer in dense) < _MOST
     for dim, (of, size) in roots(inputs, shapes).items() if compares else ():
         one = with_sizes(inputs, shapes, {dim: 1})
         with contextlib.suppress(Exception):  # neither may run with that
