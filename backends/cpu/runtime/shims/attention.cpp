@@ -162,9 +162,9 @@ void write_quotients(const aoti::AttentionCall& call, const Queries& queries, co
 
 // Whether bfloat16 operands can be as AMX reads them.
 bool fits_amx(const aoti::AttentionCall& call) {
-  return call.query.size(3) % 2 == 0 && call.query.stride(3) == 1 && call.key.stride(3) == 1 &&
-         call.key.stride(2) % 2 == 0 && call.value.size(3) % kAmxRows == 0 &&
-         call.value.stride(3) == 1 && amx_is_usable();
+  return call.query.size(3) > 0 && call.query.size(3) % 2 == 0 && call.query.stride(3) == 1 &&
+         call.key.stride(3) == 1 && call.key.stride(2) % 2 == 0 &&
+         call.value.size(3) % kAmxRows == 0 && call.value.stride(3) == 1 && amx_is_usable();
 }
 
 // scores[rows, stride] = query @ keys^T; pairs of a key's elements are moved as floats are.
