@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <limits>
 #include <numeric>
@@ -160,11 +161,16 @@ void write_quotients(const aoti::AttentionCall& call, const Queries& queries, co
   });
 }
 
-// Whether bfloat16 operands can be as AMX reads them.
+// Whether bfloat16 operands can be as AMX reads them. Pairs of a key's elements are at multiples of 4
+// bytes.
 bool fits_amx(const aoti::AttentionCall& call) {
-  return call.query.size(3) > 0 && call.query.size(3) % 2 == 0 && call.query.stride(3) == 1 &&
-         call.key.stride(3) == 1 && call.key.stride(2) % 2 == 0 &&
-         call.value.size(3) % kAmxRows == 0 && call.value.stride(3) == 1 && amx_is_usable();
+  const SlimTensor& key = call.key;
+  const bool is_aligned = reinterpret_cast<uintptr_t>(key.data_as<const slim::BFloat16>()) % 4 == 0 &&
+                          key.stride(0) % 2 == 0 && key.stride(1) % 2 == 0 &&
+                          key.stride(2) % 2 == 0 && key.stride(3) == 1;
+  return is_aligned && call.query.size(3) > 0 && call.query.size(3) % 2 == 0 &&
+         call.query.stride(3) == 1 && call.value.size(3) % kAmxRows == 0 &&
+         call.value.stride(3) == 1 && amx_is_usable();
 }
 
 // scores[rows, stride] = query @ keys^T; pairs of a key's elements are moved as floats are.
