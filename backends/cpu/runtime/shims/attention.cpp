@@ -165,9 +165,10 @@ void write_quotients(const aoti::AttentionCall& call, const Queries& queries, co
 // bytes.
 bool fits_amx(const aoti::AttentionCall& call) {
   const SlimTensor& key = call.key;
-  const bool is_aligned = reinterpret_cast<uintptr_t>(key.data_as<const slim::BFloat16>()) % 4 == 0 &&
-                          key.stride(0) % 2 == 0 && key.stride(1) % 2 == 0 &&
-                          key.stride(2) % 2 == 0 && key.stride(3) == 1;
+  const bool is_aligned =
+      reinterpret_cast<uintptr_t>(key.data_as<const slim::BFloat16>()) % 4 == 0 &&
+      key.stride(0) % 2 == 0 && key.stride(1) % 2 == 0 && key.stride(2) % 2 == 0 &&
+      key.stride(3) == 1;
   return is_aligned && call.query.size(3) > 0 && call.query.size(3) % 2 == 0 &&
          call.query.stride(3) == 1 && call.value.size(3) % kAmxRows == 0 &&
          call.value.stride(3) == 1 && amx_is_usable();
