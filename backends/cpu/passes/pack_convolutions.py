@@ -5,8 +5,8 @@
 Constant float32 weights are packed here, in the kernel's layout, rather than at each call, without
 the rows and columns at their ends that only meet zeros, as those of dilated kernels in small images
 do. Kernels of 3 x 3 over many channels are transformed for Winograd's convolution. Not packed:
-patch embeddings (`patch_embedding_as_matmul`), 1x1 convolutions that are large or have activations,
-and groups of few channels.
+patch embeddings (`patch_embedding_as_matmul`), 1x1 convolutions with other activations, and groups
+of few channels.
 """
 
 import math
@@ -46,9 +46,6 @@ _PACKED_USERS = (
     _aten.add.Tensor,
     _aten.constant_pad_nd.default,
 )
-
-#: Multiplications from which a generated GEMM, blocked for its epilogue, is faster.
-_LARGE_GEMM = 1 << 25
 
 #: Input and output channels, and outputs of a channel, from which Winograd's convolution is faster.
 _WINOGRAD_CHANNELS = 32
@@ -103,14 +100,13 @@ def _has_packable_weights(conv: Node, constants: ProgramConstants) -> bool:
 
 
 def _is_better_packed(conv: Node) -> bool:
-    """Packs small 1x1 convolutions over several pixels, without an epilogue that only a generated
-    GEMM can fuse (activations)."""
-    batch, channels, *space = value_of(conv).shape
-    pixels, depth = batch * math.prod(space), value_of(conv.args[0]).shape[1]
+    """Packs 1x1 convolutions over several pixels, without an epilogue that only a generated GEMM can
+    fuse (activations)."""
+    batch, _, *space = value_of(conv).shape
+    pixels = batch * math.prod(space)
     return (
         isinstance(pixels, int)
         and pixels >= PANEL
-        and pixels * channels * depth < _LARGE_GEMM
         and all(
             user.target in _PACKED_USERS or _bounds(user) is not None or user.op == "output"
             for user in conv.users

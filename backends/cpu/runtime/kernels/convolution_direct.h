@@ -49,7 +49,7 @@ struct Panels {
 // out = the convolution + residual, bounded by `least` and `most`.
 struct PanelTensors {
   const float* in;
-  ImageStrides in_strides;  // any
+  ImageStrides in_strides;  // any; for depthwise and Winograd's convolutions channels have stride 1
   Panels weight;
   float* out;
   ImageStrides out_strides;            // channels have stride 1; rows are contiguous
@@ -85,6 +85,9 @@ void convolve_by_channels(const ConvolutionShape& shape, const ConvolutionTensor
 // std::bad_alloc.
 void convolve_panels(const ConvolutionShape& shape, const PanelTensors& tensors,
                      const TileKernels& kernels);
+// The same of a depthwise convolution, which convolve_panels() passes on. Offsets may be of any size.
+void convolve_depthwise(const ConvolutionShape& shape, const PanelTensors& tensors,
+                        const TileKernels& kernels);
 // The same by Winograd's F(2 x 2, 3 x 3), for 3 x 3 kernels with stride and dilation 1, in one group:
 // 4 x 4 products for 2 x 2 outputs, 16 instead of 36. `weight` has panels of the transformed 4 x 4
 // kernels. Outputs that are not finite are computed by the definition.

@@ -43,14 +43,12 @@ class Convolution {
       : s_(as_one_row(shape, t)),
         t_(t),
         kernels_(kernels),
-        lanewise_(is_depthwise(s_)),
-        groups_(lanewise_ ? 1 : s_.groups),
         in_group_(s_.in_channels / s_.groups),
-        out_group_(s_.out_channels / groups_),
+        out_group_(s_.out_channels / s_.groups),
         depth_(in_group_ * s_.kernel_area()),
         vectors_(divided_up(out_group_, kernels.lanes)),
         panels_(divided_up(out_group_, t.weight.width)),
-        unit_(lanewise_ ? 1 : divided_up(t.weight.width, kernels.lanes)),
+        unit_(divided_up(t.weight.width, kernels.lanes)),
         units_(divided_up(vectors_, unit_)),
         padded_(is_padded()),
         width_(width_of_piece()),
@@ -63,18 +61,17 @@ class Convolution {
       pixel_ = t.in_strides.x;
       line_ = t.in_strides.y;
     }
-    column_ = lanewise_ ? panels_ * t.weight.width : t.weight.width;
     for_each_term(s_, true, [&](int64_t k, int64_t channel, int64_t ky, int64_t kx) {
       terms_.rows[k] = static_cast<int32_t>(ky * s_.dilation[1] * line_ +
                                             kx * s_.dilation[2] * pixel_ + channel);
-      terms_.columns[k] = static_cast<int32_t>(k * column_);
+      terms_.columns[k] = static_cast<int32_t>(k * t.weight.width);
     });
     terms_.find_runs(depth_ / s_.kernel[1]);
   }
 
   void run() {
     const int64_t per_image = divided_up(s_.out[2], width_) * s_.out[1];
-    const int64_t rows = s_.batch * per_image, units = groups_ * units_;
+    const int64_t rows = s_.batch * per_image, units = s_.groups * units_;
     const Parts parts = share(rows, units);
     const int64_t most_rows = rows_of_strip();
     parallel_for(parts.of_rows * parts.of_units, 1, [&](int64_t begin, int64_t end) {
@@ -112,14 +109,12 @@ class Convolution {
   // Extent of the image along `d` that one output reads.
   int64_t reach(int d) const { return (s_.kernel[d] - 1) * s_.dilation[d] + 1; }
 
-  // Whether image rows are copied: for padding, for channels last, for a full last vector, or for
-  // small offsets.
+  // Whether image rows are copied: for padding, for channels last, or for small offsets.
   bool is_padded() const {
     const auto is_inside = [&](int d) {
       return s_.padding[d] == 0 && (s_.out[d] - 1) * s_.stride[d] + reach(d) <= s_.in[d];
     };
     return !is_inside(1) || !is_inside(2) || t_.in_strides.channel != 1 ||
-           (lanewise_ && out_group_ % kernels_.lanes != 0) ||
            (reach(1) + 1) * t_.in_strides.y + reach(2) * t_.in_strides.x >= INT32_MAX;
   }
 
@@ -135,7 +130,7 @@ class Convolution {
   // How threads split the work: by rows, channels, or both. The cost model counts vector
   // operations: multiplications, weight loads from L3, image copies.
   Parts share(int64_t rows, int64_t units) const {
-    const int64_t terms = rows * width_ * depth_ * s_.out_channels / groups_;
+    const int64_t terms = rows * width_ * depth_ * out_group_;
     const int64_t threads = std::clamp<int64_t>(terms / kTermsPerThread, 1, max_threads());
     Parts best{1, 1};
     double least = std::numeric_limits<double>::infinity();
@@ -233,8 +228,7 @@ class Convolution {
     TileVector vectors[kMostTileVectors];
     for (int64_t v = 0; v < count; ++v) {
       const int64_t channel = (begin + v) * lanes;
-      vectors[v].from =
-          lanewise_ ? v * lanes : channel / t_.weight.width * panel + channel % t_.weight.width;
+      vectors[v].from = channel / t_.weight.width * panel + channel % t_.weight.width;
       vectors[v].to = g * out_group_ + channel;
       vectors[v].count = static_cast<int32_t>(std::min(lanes, out_group_ - channel));
       for (int i = 0; i < kMostTileLanes; ++i) vectors[v].lanes[i] = static_cast<uint8_t>(i);
@@ -242,23 +236,21 @@ class Convolution {
     ConvolutionTile tile;
     tile.row_stride = s_.stride[2] * pixel_;
     tile.row_bias = nullptr;
-    const int64_t first_channel = lanewise_ ? begin * lanes : g * in_group_;
-    tile.column_bias = t_.weight.data + (lanewise_ ? first_channel : g * panels_ * panel);
-    tile.columns = tile.column_bias + column_;
+    tile.column_bias = t_.weight.data + g * panels_ * panel;
+    tile.columns = tile.column_bias + t_.weight.width;
     tile.vectors = vectors;
     tile.out_row_stride = t_.out_strides.x;
     tile.out_lane_stride = 1;
     tile.residual_row_stride = t_.residual_strides.x;
     tile.least = t_.least;
     tile.most = t_.most;
-    const float* in = piece.in + first_channel;
+    const float* in = piece.in + g * in_group_;
     const int64_t tiles = divided_up(piece.width, kernels_.most_rows[count]);
     // Top to bottom, so that the kernel's rows find pixels in cache.
     for (int64_t i = 0; i < tiles; ++i) {
       const int64_t x = part_begin(piece.width, tiles, i);
       const int64_t pixels = part_begin(piece.width, tiles, i + 1) - x;
-      const TileKernel kernel =
-          lanewise_ ? kernels_.get_lanewise(pixels, count) : kernels_.get(pixels, count);
+      const TileKernel kernel = kernels_.get(pixels, count);
       for (int64_t y = 0; y < piece.rows; ++y) {
         // Kernel rows outside the image contribute nothing.
         const Inside ky(s_, 1, piece.y + y);
@@ -277,8 +269,6 @@ class Convolution {
   const ConvolutionShape s_;
   const PanelTensors& t_;
   const TileKernels& kernels_;
-  const bool lanewise_;  // depthwise: treated as one group
-  const int64_t groups_;
   const int64_t in_group_, out_group_;
   const int64_t depth_;    // terms per output
   const int64_t vectors_;  // of output channels of a group
@@ -289,7 +279,6 @@ class Convolution {
   const bool padded_;
   const int64_t width_;  // of pieces
   int64_t pixel_, line_;
-  int64_t column_;  // stride between the weights of consecutive terms
   Terms terms_;
 };
 
@@ -297,6 +286,7 @@ class Convolution {
 
 void convolve_panels(const ConvolutionShape& shape, const PanelTensors& tensors,
                      const TileKernels& kernels) {
+  if (is_depthwise(shape)) return convolve_depthwise(shape, tensors, kernels);
   Convolution(shape, tensors, kernels).run();
 }
 

@@ -26,8 +26,7 @@ struct TileVector {
 //   bias + sum over k < depth of
 //     rows[r * row_stride + row_at(k)] * columns[vectors[v].from + l + column_at(k)],
 //
-// (or, of a lanewise kernel, with rows[r * row_stride + row_at(k) + v * lanes + l] as first
-// operand), plus the residual, clamped to [`least`, `most`], is stored to out[r * out_row_stride +
+// plus the residual, clamped to [`least`, `most`], is stored to out[r * out_row_stride +
 // vectors[v].to + i * out_lane_stride] where l is lanes[i]. Terms are in runs of `run`; row_at(k + j)
 // is row_offsets[k] + j * row_step and column_at(k + j) is column_offsets[k] + j * column_step, where
 // k is the first of a run. Columns are read for all lanes. NaN propagates. All offsets are in floats.
@@ -68,12 +67,33 @@ struct WinogradOutputs {
   float least, most;
 };
 
+// A row of a depthwise convolution (convolution_depthwise.cpp): outputs [begin, end) of `channels`
+// channels, which are the bias, the terms inside the image and the residual, clamped. Distances are
+// in floats.
+struct DepthwiseRow {
+  const float* in;      // column 0 of the line that the first of the kernel's rows reads
+  int64_t line, pixel;  // between lines that the kernel's rows read, and between pixels
+  int64_t width;        // pixels of a line
+  const float* bias;
+  const float* weight;  // [kernel_rows, kernel_columns], `weight_stride` apart; whole registers
+  int64_t weight_stride;
+  int64_t kernel_rows, kernel_columns;
+  int64_t stride, dilation, padding;  // of columns
+  int64_t begin, end;
+  float* out;  // of output 0
+  int64_t out_pixel;
+  const float* residual;  // like out, or null
+  int64_t residual_pixel;
+  int64_t channels;
+  float least, most;
+};
+
 // The kernels of one instruction set.
 struct TileKernels {
   int lanes;                                       // floats per register
   int most_rows[kMostTileVectors + 1];             // maximum rows by number of vectors
-  const TileKernel (*kernels)[kMostTileVectors];   // [rows - 1][vectors - 1]
-  const TileKernel (*lanewise)[kMostTileVectors];  // the same
+  const TileKernel (*kernels)[kMostTileVectors];  // [rows - 1][vectors - 1]
+  void (*depthwise)(const DepthwiseRow& row);
   // Of 4 x 4 pixels of `channels` channels, the factors to[i * stride + c] of the products. Writes
   // whole registers.
   void (*winograd_in)(const float* const* pixels, int64_t channels, float* to, int64_t stride);
@@ -81,9 +101,6 @@ struct TileKernels {
   bool (*winograd_out)(const WinogradOutputs& outputs);
 
   TileKernel get(int64_t rows, int64_t vectors) const { return kernels[rows - 1][vectors - 1]; }
-  TileKernel get_lanewise(int64_t rows, int64_t vectors) const {
-    return lanewise[rows - 1][vectors - 1];
-  }
 };
 
 // For the widest registers of this machine; null if it has neither.

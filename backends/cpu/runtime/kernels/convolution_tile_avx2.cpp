@@ -48,12 +48,13 @@ struct Register {
 }  // namespace pteron::cpu
 
 #include "pteron/backends/cpu/runtime/kernels/convolution_tile.inc"
+#include "pteron/backends/cpu/runtime/kernels/depthwise_row.inc"
 
 namespace pteron::cpu {
 
 const TileKernels& tile_kernels_avx2() {
   static constexpr TileKernels kernels = {Register::kLanes, {8, 8, 6, 4}, kTiles,
-                                          kLanewiseTiles,   winograd_in,  winograd_out};
+                                          depthwise_row,    winograd_in,  winograd_out};
   return kernels;
 }
 

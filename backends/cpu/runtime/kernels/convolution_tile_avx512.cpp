@@ -45,12 +45,13 @@ struct Register {
 }  // namespace pteron::cpu
 
 #include "pteron/backends/cpu/runtime/kernels/convolution_tile.inc"
+#include "pteron/backends/cpu/runtime/kernels/depthwise_row.inc"
 
 namespace pteron::cpu {
 
 const TileKernels& tile_kernels_avx512() {
   static constexpr TileKernels kernels = {Register::kLanes, {8, 8, 8, 8}, kTiles,
-                                          kLanewiseTiles,   winograd_in,  winograd_out};
+                                          depthwise_row,    winograd_in,  winograd_out};
   return kernels;
 }
 

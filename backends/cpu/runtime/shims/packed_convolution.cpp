@@ -63,7 +63,9 @@ Error packed_convolution(const aoti::PackedConvolutionCall& call) {
                          "found input %s, expected shorter rows", call.input.describe().c_str());
   TensorPtr input_aside, residual_aside;
   const SlimTensor *input = &call.input, *residual = call.residual;
-  if (call.is_winograd) PTERON_RETURN_IF_ERROR(put_channels_inside(input, input_aside));
+  if (call.is_winograd || is_depthwise(shape)) {
+    PTERON_RETURN_IF_ERROR(put_channels_inside(input, input_aside));
+  }
   if (residual) PTERON_RETURN_IF_ERROR(put_channels_inside(residual, residual_aside));
   PanelTensors tensors{input->data_as<const float>(),
                        strides_of(*input),
