@@ -101,16 +101,13 @@ def _has_packable_weights(conv: Node, constants: ProgramConstants) -> bool:
 
 def _is_better_packed(conv: Node) -> bool:
     """Packs 1x1 convolutions over several pixels, without an epilogue that only a generated GEMM can
-    fuse (activations)."""
+    fuse (activations). A dynamic number of pixels counts as a large one."""
     batch, _, *space = value_of(conv).shape
     pixels = batch * math.prod(space)
-    return (
-        isinstance(pixels, int)
-        and pixels >= PANEL
-        and all(
-            user.target in _PACKED_USERS or _bounds(user) is not None or user.op == "output"
-            for user in conv.users
-        )
+    are_few = isinstance(pixels, int) and pixels < PANEL
+    return not are_few and all(
+        user.target in _PACKED_USERS or _bounds(user) is not None or user.op == "output"
+        for user in conv.users
     )
 
 

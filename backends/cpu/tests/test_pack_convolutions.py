@@ -199,15 +199,13 @@ def test_others_stay(model: Model) -> None:
     assert calls(program_of(model, _X, _Y), CONVOLUTION) != []
 
 
-def test_large_products_stay() -> None:
-    model = Model(lambda conv, x, y: conv(x), 64, 2048, 1)
-    images = {size: torch.randn(1, 64, size, 16) for size in (15, 16)}
-    found = {}
-    for size, x in images.items():
-        program = program_of(model, x, x)
-        pack_convolutions(program)
-        found[size] = len(calls(program, PACKED_CONVOLUTION))
-    assert found == {15: 1, 16: 0}
+@pytest.mark.parametrize("is_dynamic", [False, True])
+def test_products_of_many_pixels_are_packed(is_dynamic: bool) -> None:
+    model = nn.Sequential(nn.Conv2d(64, 2048, 1), nn.ReLU()).eval()
+    dims = ({2: Dim("height", min=20, max=90)},) if is_dynamic else None
+    program = program_of(model, torch.randn(1, 64, 40, 32), dynamic_shapes=dims)
+    pack_convolutions(program)
+    assert [call.args[-2:] for call in calls(program, PACKED_CONVOLUTION)] == [(0.0, None)]
 
 
 def test_weights_of_two_convolutions_are_arranged_once() -> None:

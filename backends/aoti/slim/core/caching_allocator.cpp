@@ -41,6 +41,8 @@ struct FreeBlock {
 
 std::atomic<uint64_t> system_allocations{0};
 
+constexpr size_t kHugePageBytes = 2 * 1024 * 1024;
+
 // Large blocks use mmap: malloc would not return all of them to the OS.
 constexpr bool is_large(uint32_t c) { return c >= kNumThreadClasses; }
 #ifdef __SANITIZE_ADDRESS__
@@ -57,6 +59,10 @@ void* system_allocate(uint32_t c, size_t nbytes) {
     data =
         mmap(nullptr, class_bytes(c), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (data == MAP_FAILED) return nullptr;
+#ifdef MADV_HUGEPAGE
+    // A hint: many pages of 4 KB do not fit the processor's table of translations.
+    if (class_bytes(c) >= kHugePageBytes) (void)madvise(data, class_bytes(c), MADV_HUGEPAGE);
+#endif
   } else if (posix_memalign(&data, kStorageAlignment, class_bytes(c)) != 0) {
     return nullptr;
   }
