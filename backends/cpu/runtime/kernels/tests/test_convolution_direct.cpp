@@ -277,7 +277,7 @@ void check_panels(PanelWay way,
     for (const int threads : {1, 2, 5}) {
       SCOPED_TRACE("shape " + std::to_string(i) + ", threads " + std::to_string(threads));
       const ThreadLimit limit(threads);
-      const bool last = threads != 5 || !any_layout, adds = threads != 1;
+      const bool last = threads != 5 || !any_layout || is_depthwise(s), adds = threads != 1;
       std::vector<float> out(count + 16, 1234.5f);
       ConvolutionTensors t{in.data(),
                            strides_of(s.in_channels, s.in, last),
@@ -321,6 +321,25 @@ TEST_P(DirectConvolution, PanelsAreTheDefinition) {
   all.back().out = {1, 7, 8};
   all.push_back(shape_of(3, 1, {70, 52}, {12, 11}, {1, 1}, {1, 1}, {0, 0}, {1, 1}));
   check_panels(convolve_panels, arranged, all, true, kernels());
+}
+
+TEST_P(DirectConvolution, DepthwiseIsTheDefinition) {
+  const auto depthwise = [](int64_t channels, std::array<int64_t, 2> in,
+                            std::array<int64_t, 2> kernel, std::array<int64_t, 2> stride,
+                            std::array<int64_t, 2> padding, std::array<int64_t, 2> dilation) {
+    return shape_of(2, channels, {channels, channels}, in, kernel, stride, padding, dilation);
+  };
+  const std::vector<ConvolutionShape> all = {
+      depthwise(16, {19, 40}, {3, 3}, {1, 1}, {1, 1}, {1, 1}),    // blocks of pixels
+      depthwise(70, {17, 21}, {3, 3}, {2, 2}, {1, 1}, {1, 1}),    // a part of a register
+      depthwise(1000, {5, 5}, {3, 3}, {1, 1}, {1, 1}, {1, 1}),    // blocks of channels
+      depthwise(200, {7, 7}, {7, 7}, {1, 1}, {3, 3}, {1, 1}),     // all outputs at the border
+      depthwise(33, {16, 16}, {3, 3}, {1, 1}, {12, 12}, {12, 12}),
+      depthwise(20, {1, 301}, {1, 31}, {1, 1}, {0, 15}, {1, 1}),  // one row, cut
+      depthwise(5, {6, 5}, {2, 2}, {1, 1}, {4, 3}, {1, 1}),       // outputs of padding alone
+      depthwise(130, {3, 2}, {3, 5}, {1, 2}, {1, 4}, {1, 2}),     // a kernel wider than the image
+  };
+  check_panels(convolve_panels, arranged, all, false, kernels());
 }
 
 // Panels of the transformed kernels of 4 x 4: G w G', where G has the rows 1 0 0, 1/2 1/2 1/2, 1/2 -1/2
