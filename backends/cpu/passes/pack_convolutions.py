@@ -84,7 +84,7 @@ def _is_packable(conv: Node, constants: ProgramConstants) -> bool:
 
 
 def _has_packable_weights(conv: Node, constants: ProgramConstants) -> bool:
-    """Whether weights and bias are constants of float32 that fill panels of channels."""
+    """Whether weights and bias are constants of float32 that half fill panels of channels."""
     args: Sequence[Any] = conv.args
     x, weight, bias, *_, groups = args
     tensors = [weight, *([] if bias is None else [bias])]
@@ -93,10 +93,8 @@ def _has_packable_weights(conv: Node, constants: ProgramConstants) -> bool:
     if any(value_of(tensor).dtype != torch.float32 for tensor in (x, *tensors)):
         return False
     out, of_group = value_of(weight).shape[:2]
-    if groups > 1:
-        is_depthwise = of_group == 1 and out == groups
-        return is_depthwise or out // groups % PANEL == 0
-    return 2 * out >= PANEL
+    is_depthwise = groups > 1 and of_group == 1 and out == groups
+    return is_depthwise or 2 * (out // groups) >= PANEL
 
 
 def _is_better_packed(conv: Node) -> bool:
