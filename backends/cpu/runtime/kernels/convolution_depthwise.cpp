@@ -22,6 +22,7 @@ constexpr double kWorthSharingChannels = 0.07;
 
 void convolve_depthwise(const ConvolutionShape& s, const PanelTensors& t,
                         const TileKernels& kernels) {
+  if (s.batch * s.out_area() == 0) return;
   const int64_t lanes = kernels.lanes, vectors = divided_up(s.out_channels, lanes);
   const int64_t weight_stride = divided_up(s.out_channels, t.weight.width) * t.weight.width;
   const int64_t most = std::max<int64_t>(
