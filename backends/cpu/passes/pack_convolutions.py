@@ -5,8 +5,8 @@
 Constant float32 weights are packed here, in the kernel's layout, rather than at each call, without
 the rows and columns at their ends that only meet zeros, as those of dilated kernels in small images
 do. Kernels of 3 x 3 over many channels are transformed for Winograd's convolution. Not packed:
-patch embeddings (`patch_embedding_as_matmul`), 1x1 convolutions with other activations, and groups
-of few channels.
+patch embeddings (`patch_embedding_as_matmul`), 1x1 convolutions of a few pixels, and groups of few
+channels.
 """
 
 import math
@@ -37,15 +37,6 @@ from pteron.backends.cpu.passes.convolutions_as_images import convolutions_as_im
 from pteron.backends.cpu.passes.patch_embedding_as_matmul import is_patch_embedding
 
 _aten = torch.ops.aten
-
-#: Allowed users of a packed 1x1 convolution.
-_PACKED_USERS = (
-    CONVOLUTION,
-    PACKED_CONVOLUTION,
-    WINOGRAD_CONVOLUTION,
-    _aten.add.Tensor,
-    _aten.constant_pad_nd.default,
-)
 
 #: Input and output channels, and outputs of a channel, from which Winograd's convolution is faster.
 _WINOGRAD_CHANNELS = 32
@@ -79,8 +70,10 @@ def _is_packable(conv: Node, constants: ProgramConstants) -> bool:
         return False
     args: Sequence[Any] = conv.args
     _, weight, _, stride, padding, _, _, _, groups = args
-    is_1x1 = groups == 1 and max(*value_of(weight).shape[2:], *stride) == 1 and not any(padding)
-    return not is_1x1 or _is_better_packed(conv)
+    is_product = groups == 1 and max(*value_of(weight).shape[2:], *stride) == 1 and not any(padding)
+    batch, _, *space = value_of(conv).shape
+    pixels = batch * math.prod(space)
+    return not (is_product and isinstance(pixels, int) and pixels < PANEL)
 
 
 def _has_packable_weights(conv: Node, constants: ProgramConstants) -> bool:
@@ -95,18 +88,6 @@ def _has_packable_weights(conv: Node, constants: ProgramConstants) -> bool:
     out, of_group = value_of(weight).shape[:2]
     is_depthwise = groups > 1 and of_group == 1 and out == groups
     return is_depthwise or 2 * (out // groups) >= PANEL
-
-
-def _is_better_packed(conv: Node) -> bool:
-    """Packs 1x1 convolutions over several pixels, without an epilogue that only a generated GEMM can
-    fuse (activations). A dynamic number of pixels counts as a large one."""
-    batch, _, *space = value_of(conv).shape
-    pixels = batch * math.prod(space)
-    are_few = isinstance(pixels, int) and pixels < PANEL
-    return not are_few and all(
-        user.target in _PACKED_USERS or _bounds(user) is not None or user.op == "output"
-        for user in conv.users
-    )
 
 
 def _pack(conv: Node, constants: ProgramConstants, packed_weights: _Packed) -> None:
