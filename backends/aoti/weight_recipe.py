@@ -64,6 +64,10 @@ class Recorder(TorchDispatchMode):
     def is_infra_mode(cls) -> bool:
         return True
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # nothing traces Inductor, and the guard takes longer than the call
+
     def __init__(self, program: ExportedProgram, *, for_reuse: bool = False) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._for_reuse = for_reuse
@@ -134,6 +138,8 @@ class Recorder(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
+        if types:  # of subclasses: fake tensors, nearly all that Inductor computes with
+            return func(*args, **kwargs)
         inputs = _tensors((args, kwargs))
         is_recorded = isinstance(func, torch._ops.OpOverload) and all(map(_is_plain, inputs))
         if is_recorded and func._schema.is_mutable:

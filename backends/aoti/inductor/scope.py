@@ -26,7 +26,12 @@ from pteron.backends.aoti.inductor.graph_repairs import (
 )
 from pteron.backends.aoti.inductor.integer_divisions import check_integer_divisions
 from pteron.backends.aoti.inductor.long_loops import warn_of_long_loops
-from pteron.backends.aoti.inductor.memoized import memoized_index_expressions, polynomial_strides
+from pteron.backends.aoti.inductor.memoized import (
+    fake_constants,
+    memoized_index_expressions,
+    polynomial_strides,
+    weights_packed_once,
+)
 from pteron.backends.aoti.inductor.patches import Context, patched, repaired, together, wrapped
 from pteron.backends.aoti.inductor.release import release
 from pteron.backends.aoti.inductor.runtime_functions import register_runtime_functions
@@ -49,6 +54,7 @@ def compile_scope(target: Target) -> Iterator[None]:
         stack.enter_context(keep_dequantization_unfolded())
         stack.enter_context(memoized_index_expressions())
         stack.enter_context(polynomial_strides())
+        stack.enter_context(fake_constants())
         # Rewrites that lead to operators that we do not serve.
         of_cpu = ("mkldnn_fusion", "quantization") if target.device == "cpu" else ()
         refused = (f"torch._inductor.fx_passes.{name}" for name in ("fuse_attention", *of_cpu))
@@ -63,6 +69,7 @@ def compile_scope(target: Target) -> Iterator[None]:
             stack.enter_context(lower_packed_convolutions())
             stack.enter_context(cpu.vector_isa(target.vector_bits))
             stack.enter_context(cpu.cache_sizes())
+            stack.enter_context(weights_packed_once())
         yield
 
 
