@@ -32,6 +32,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from pteron.backends.aoti.inductor.memoized import load_inductor
 from pteron.backends.aoti.inductor.patches import patched
 from pteron.exir.graph.exported_program import CONSTANT_KINDS, constant_tensor
 
@@ -95,7 +96,7 @@ class Recorder(TorchDispatchMode):
                 source["weights"][str(spec.target)] = self._place(index, tensor)
 
     def __enter__(self) -> Recorder:
-        import torch._inductor.compile_fx
+        load_inductor()
         from torch.utils import _python_dispatch
 
         disable = _python_dispatch._disable_current_modes

@@ -15,6 +15,27 @@ import torch
 from pteron.backends.aoti.inductor.patches import Context, wrapped
 
 
+def load_inductor() -> None:
+    """Imports Inductor with its lowerings. Templates for GPUs, a third of the time, are compiled when
+    they are used."""
+    from torch._inductor.codegen.common import KernelTemplate
+
+    with wrapped(KernelTemplate, "_template_from_string", _CompiledLater):
+        import torch._inductor.compile_fx  # noqa: F401
+
+
+class _CompiledLater:
+    """A template of jinja2."""
+
+    def __init__(self, compile_text: Callable[[str], Any], text: str) -> None:
+        self._compile, self._text = compile_text, text
+
+    def __getattr__(self, name: str) -> Any:
+        template = self._compile(self._text)
+        self.__dict__ |= {"render": template.render}
+        return getattr(template, name)
+
+
 def rewritten_templates(rewrite: Callable[[str], str]) -> Context:
     """Templates are compiled from what `rewrite` makes of their texts, each once in the scope."""
     from torch._inductor.codegen.common import KernelTemplate
@@ -65,6 +86,14 @@ def weights_packed_once() -> Context:
         return packed[key][1]
 
     return wrapped(CppGemmTemplate, "block_weight", pack)
+
+
+def rules_of_dtypes_set_once() -> Context:
+    """The one object that tells the dtypes of results is made ready once in the scope, not again for
+    each operator in a kernel."""
+    from torch._inductor.dtype_propagation import DtypePropagationOpsHandler
+
+    return wrapped(DtypePropagationOpsHandler, "__init__", functools.cache(lambda init, x: init(x)))
 
 
 def polynomial_strides() -> Context:

@@ -28,8 +28,10 @@ from pteron.backends.aoti.inductor.integer_divisions import check_integer_divisi
 from pteron.backends.aoti.inductor.long_loops import warn_of_long_loops
 from pteron.backends.aoti.inductor.memoized import (
     fake_constants,
+    load_inductor,
     memoized_index_expressions,
     polynomial_strides,
+    rules_of_dtypes_set_once,
     weights_packed_once,
 )
 from pteron.backends.aoti.inductor.patches import Context, patched, repaired, together, wrapped
@@ -42,8 +44,7 @@ from pteron.backends.aoti.inductor.unbacked_checks import check_unbacked_values
 @contextlib.contextmanager
 def compile_scope(target: Target) -> Iterator[None]:
     """Inductor's process-wide state as our code generation needs it, put back on exit."""
-    import torch._inductor.compile_fx  # noqa: F401  registers Inductor's lowerings
-
+    load_inductor()
     with contextlib.ExitStack() as stack:
         stack.enter_context(torch.no_grad())
         stack.enter_context(torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH))
@@ -55,8 +56,9 @@ def compile_scope(target: Target) -> Iterator[None]:
         stack.enter_context(memoized_index_expressions())
         stack.enter_context(polynomial_strides())
         stack.enter_context(fake_constants())
+        stack.enter_context(rules_of_dtypes_set_once())
         # Rewrites that lead to operators that we do not serve.
-        of_cpu = ("mkldnn_fusion", "quantization") if target.device == "cpu" else ()
+        of_cpu = ("mkldnn_fusion", "quantization", "misc_patterns") if target.device == "cpu" else ()
         refused = (f"torch._inductor.fx_passes.{name}" for name in ("fuse_attention", *of_cpu))
         stack.enter_context(disable_patterns_of(frozenset(refused)))
         if target.device == "cuda":
@@ -65,6 +67,7 @@ def compile_scope(target: Target) -> Iterator[None]:
         if target.device == "cpu":
             stack.enter_context(check_integer_divisions())
             stack.enter_context(cpu.without_mkldnn())
+            stack.enter_context(cpu.without_lazy_patterns())
             stack.enter_context(cpu.call_runtime_repeat_interleave())
             stack.enter_context(lower_packed_convolutions())
             stack.enter_context(cpu.vector_isa(target.vector_bits))
