@@ -138,9 +138,7 @@ class AotiBackend(DeviceBackend[OptionsT]):
             if result := kept.find(own_blobs, boundaries):
                 return result
             with logged("pteron") as messages:
-                results, constants, recorder = cls._compile(
-                    edge_program, options, targets, digests
-                )
+                results, constants, recorder = cls._compile(edge_program, options, targets, digests)
             result = payload.join(results)
             if recorder and key:
                 with contextlib.suppress(weight_recipe.RecipeError):

@@ -387,7 +387,6 @@ class KeptResults:
 _LOCKS: dict[str, threading.Lock] = {}
 
 
-
 def _known_where_equal(
     tensors: Sequence[torch.Tensor], known: Sequence[torch.Tensor]
 ) -> list[torch.Tensor]:

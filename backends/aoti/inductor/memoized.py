@@ -16,8 +16,8 @@ from pteron.backends.aoti.inductor.patches import Context, wrapped
 
 
 def load_inductor() -> None:
-    """Imports Inductor with its lowerings. Templates for GPUs, a third of the time, are compiled when
-    they are used."""
+    """Imports Inductor with its lowerings. Its templates of GPU kernels, a third of the time, are
+    compiled when they are used."""
     from torch._inductor.codegen.common import KernelTemplate
 
     with wrapped(KernelTemplate, "_template_from_string", _CompiledLater):
@@ -57,8 +57,8 @@ def memoized_index_expressions() -> Context:
 
 
 def fake_constants() -> Context:
-    """Where shapes are propagated, constants are fake tensors, too: the results of operators on
-    real ones are in no cache. A third of the time of propagating, which Inductor does five times."""
+    """Where shapes are propagated, constants are fake tensors, too: results of operators on real
+    ones are in no cache. That is half of the time of propagating, which is done five times."""
     from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
     def get(get_attr: Callable[..., Any], prop: Any, *args: Any) -> Any:
@@ -89,8 +89,8 @@ def weights_packed_once() -> Context:
 
 
 def rules_of_dtypes_set_once() -> Context:
-    """The one object that tells the dtypes of results is made ready once in the scope, not again for
-    each operator in a kernel."""
+    """The one object that tells the dtypes of results is made ready once in the scope, not again
+    for each operator in a kernel."""
     from torch._inductor.dtype_propagation import DtypePropagationOpsHandler
 
     return wrapped(DtypePropagationOpsHandler, "__init__", functools.cache(lambda init, x: init(x)))

@@ -58,9 +58,11 @@ def compile_scope(target: Target) -> Iterator[None]:
         stack.enter_context(fake_constants())
         stack.enter_context(rules_of_dtypes_set_once())
         # Rewrites that lead to operators that we do not serve.
-        of_cpu = ("mkldnn_fusion", "quantization", "misc_patterns") if target.device == "cpu" else ()
-        refused = (f"torch._inductor.fx_passes.{name}" for name in ("fuse_attention", *of_cpu))
-        stack.enter_context(disable_patterns_of(frozenset(refused)))
+        refused = ["fuse_attention"]
+        if target.device == "cpu":
+            refused += ["mkldnn_fusion", "quantization", "misc_patterns"]
+        names = (f"torch._inductor.fx_passes.{name}" for name in refused)
+        stack.enter_context(disable_patterns_of(frozenset(names)))
         if target.device == "cuda":
             stack.enter_context(lower_convolutions_channels_last())
             stack.enter_context(_float32_products(target.allow_tf32))
