@@ -58,13 +58,16 @@ def memoized_index_expressions() -> Context:
 
 def fake_constants() -> Context:
     """Where shapes are propagated, constants are fake tensors, too: results of operators on real
-    ones are in no cache. That is half of the time of propagating, which is done five times."""
+    ones are in no cache. That is half of the time of propagating, which is done five times.
+
+    Of a single element torch keeps the value, if it is real."""
     from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
     def get(get_attr: Callable[..., Any], prop: Any, *args: Any) -> Any:
         value = get_attr(prop, *args)
-        is_real = type(value) in (torch.Tensor, torch.nn.Parameter)
-        return prop._mode.from_tensor(value, static_shapes=True) if is_real else value
+        if type(value) in (torch.Tensor, torch.nn.Parameter) and value.numel() > 1:
+            return prop._mode.from_tensor(value, static_shapes=True)
+        return value
 
     return wrapped(FakeTensorProp, "get_attr", get)
 
@@ -79,8 +82,7 @@ def weights_packed_once() -> Context:
     def pack(block: Callable[..., Any], cls: Any, w: Any, new_size: Any, padding: Any) -> Any:
         if not isinstance(w, torch.Tensor):
             return block(cls, w, new_size, padding)
-        place = w.data_ptr(), w.dtype, w.shape, w.stride()
-        key = (cls.__name__, *place, tuple(new_size), padding)
+        key = w.data_ptr(), w.dtype, w.shape, w.stride(), tuple(new_size), padding
         if key not in packed:
             packed[key] = w, block(cls, w, new_size, padding)  # it keeps its address
         return packed[key][1]
