@@ -62,7 +62,7 @@ def test_operators_on_constants_are_in_the_cache_of_fake_tensors() -> None:
 def test_rules_of_dtypes_are_set_once(monkeypatch: pytest.MonkeyPatch) -> None:
     from torch._inductor.dtype_propagation import DtypePropagationOpsHandler as Handler
 
-    calls = []
+    calls: list[None] = []
     set_rules = Handler.__init__
     monkeypatch.setattr(Handler, "__init__", lambda self: calls.append(set_rules(self)))
     inductor.generate(_exported(torch.nn.GELU(), torch.randn(64)), _TARGETS[0])
@@ -82,7 +82,7 @@ def test_patterns_that_are_refused_are_not_traced(monkeypatch: pytest.MonkeyPatc
 def test_templates_of_inductor_are_compiled_at_first_use() -> None:
     from torch._inductor.codegen.common import KernelTemplate
 
-    compiled = []
+    compiled: list[str] = []
 
     def compile_text(text: str) -> Any:
         compiled.append(text)

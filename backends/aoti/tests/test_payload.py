@@ -218,7 +218,8 @@ def test_a_payload_names_its_operators_functions() -> None:
 
 
 def test_what_has_a_known_digest_is_not_hashed_again() -> None:
-    weight, digests = torch.randn(64, 64), {}
+    weight = torch.randn(64, 64)
+    digests: payload.Digests = {}
     _, _, _, first = build(weight, digests=digests)
     (place,) = digests
     assert place == (weight.data_ptr(), 0, weight.nbytes)
