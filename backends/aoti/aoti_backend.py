@@ -133,17 +133,17 @@ class AotiBackend(DeviceBackend[OptionsT]):
         kept = KeptResults(toolchain.shared_cache(), key, edge_program)
         own_blobs = targets[0].own_blobs
         boundaries = list(edge_program.graph_module.meta.get(BOUNDARIES, ()))
+        digests: payload.Digests = {}
         with kept.being_made():
             if result := kept.find(own_blobs, boundaries):
                 return result
             with logged("pteron") as messages:
-                results, constants, recorder = cls._compile(edge_program, options, targets)
+                results, constants, recorder = cls._compile(edge_program, options, targets, digests)
             result = payload.join(results)
             if recorder and key:
                 with contextlib.suppress(weight_recipe.RecipeError):
                     recipe = recorder.recipe([tensor for each in constants for tensor in each])
-                    counts = list(map(len, constants))
-                    kept.put(result, recipe, counts, own_blobs, boundaries, messages)
+                    kept.put(result, recipe, constants, own_blobs, boundaries, messages, digests)
         return result
 
     @classmethod
@@ -165,7 +165,11 @@ class AotiBackend(DeviceBackend[OptionsT]):
 
     @classmethod
     def _compile(
-        cls, edge_program: ExportedProgram, options: OptionsT, targets: Sequence[BuildTarget]
+        cls,
+        edge_program: ExportedProgram,
+        options: OptionsT,
+        targets: Sequence[BuildTarget],
+        digests: payload.Digests,
     ) -> tuple[list[PreprocessResult], list[list[torch.Tensor]], weight_recipe.Recorder | None]:
         """The payload of each variant, its constants, and how they were made."""
         device = cls.get_device_name()
@@ -217,6 +221,7 @@ class AotiBackend(DeviceBackend[OptionsT]):
                 if cls.save_data_externally(options)
                 else None,
                 recipe=recipe,
+                digests=digests,
             )
             results.append(result)
         return results, tensors, recorder

@@ -317,18 +317,19 @@ class KeptResults:
         self,
         result: PreprocessResult,
         recipe: bytes,
-        counts: Sequence[int],
+        constants: Sequence[Sequence[torch.Tensor]],
         own_blobs: bool,
         boundaries: Sequence[str],
         messages: Sequence[tuple[str, int, str]],
+        digests: payload.Digests,
     ) -> None:
         """Keeps a result, if it comes out equal.
 
         Args:
             result: the payload.
             recipe: of the constants of all variants of the code.
-            counts: how many of them each variant has.
-            own_blobs, boundaries: as in `payload.build`.
+            constants: of each variant.
+            own_blobs, boundaries, digests: as in `payload.build`.
             messages: what lowering logged: logger, level, text.
         """
         if self._key is None or sum(x.nbytes for x in self._tensors.values()) > _MOST_BYTES:
@@ -337,12 +338,13 @@ class KeptResults:
         header = {
             "processed": result.processed_bytes.decode(),
             "named": [[name, len(data)] for name, data in named.items()],
-            "counts": list(counts),
+            "counts": list(map(len, constants)),
             "messages": list(messages),
         }
         text = json.dumps(header).encode()
         data = b"".join((len(text).to_bytes(8, "little"), text, *named.values(), recipe))
-        made = self._rebuilt(data, own_blobs, boundaries)
+        known = [tensor for each in constants for tensor in each]
+        made = self._rebuilt(data, own_blobs, boundaries, known, digests)
         if made is None or payload.names_of(made) != payload.names_of(result):
             _LOG.debug("a partition's result is not kept: it came out different again")
             return
@@ -354,7 +356,12 @@ class KeptResults:
         return [digest((self._key, str(i))) for i in range(_RESULTS)] if self._key else []
 
     def _rebuilt(
-        self, data: bytes, own_blobs: bool, boundaries: Sequence[str]
+        self,
+        data: bytes,
+        own_blobs: bool,
+        boundaries: Sequence[str],
+        known: Sequence[torch.Tensor] = (),
+        digests: payload.Digests | None = None,
     ) -> PreprocessResult | None:
         header = _header(data)
         offset = 8 + int.from_bytes(data[:8], "little")
@@ -370,14 +377,31 @@ class KeptResults:
             return None
         if tensors is None:
             return None
-        rest = iter(tensors)
+        rest = iter(_known_where_equal(tensors, known) if known else tensors)
         variants = [[next(rest) for _ in range(count)] for count in header["counts"]]
         return payload.with_tensors(
-            header["processed"].encode(), named, variants, own_blobs, boundaries
+            header["processed"].encode(), named, variants, own_blobs, boundaries, digests
         )
 
 
 _LOCKS: dict[str, threading.Lock] = {}
+
+
+def _known_where_equal(
+    tensors: Sequence[torch.Tensor], known: Sequence[torch.Tensor]
+) -> list[torch.Tensor]:
+    """Of each pair the known tensor if its layout and all bytes of its storage are the same."""
+    same: dict[tuple[int, int], bool] = {}
+    chosen = []
+    for new, old in zip(tensors, known, strict=True):
+        storages = [x.untyped_storage() for x in (new, old)]
+        whole = [torch.empty(0, dtype=torch.uint8).set_(storage) for storage in storages]
+        pair = (storages[0].data_ptr(), storages[1].data_ptr())
+        if pair not in same:
+            same[pair] = pair[0] == pair[1] or torch.equal(*whole)
+        layouts = [(x.dtype, x.shape, x.stride(), x.storage_offset()) for x in (new, old)]
+        chosen.append(old if same[pair] and layouts[0] == layouts[1] else new)
+    return chosen
 
 
 def _header(data: bytes) -> Mapping[str, Any]:

@@ -21,7 +21,7 @@ import dataclasses
 import hashlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import flatbuffers
 import torch
@@ -44,6 +44,9 @@ OWN_BLOB_BYTES = 4096
 #: Alignment of every blob, and of every constant in the packed blob.
 ALIGNMENT = 64
 _FILE_IDENTIFIER = b"PTM1"
+
+#: Digests of parts of storages, by address, start and end, while these storages live.
+Digests: TypeAlias = dict[tuple[int, int, int], bytes]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,6 +87,7 @@ def build(
     own_blobs: bool = True,
     weights_tag: str | None = None,
     recipe: bytes = b"",
+    digests: Digests | None = None,
 ) -> PreprocessResult:
     """Collects blobs and metadata of one compiled partition.
 
@@ -103,6 +107,7 @@ def build(
             storages in the given order.
         weights_tag: name of the external file for weights; None keeps them in the program.
         recipe: of the constants; see `weight_recipe`. Empty: there is none.
+        digests: known ones; what is found is added.
     """
     inputs, outputs, conditions = contract
     table = _filled(
@@ -127,7 +132,7 @@ def build(
         platform=info.platform,
         kernels=[_filled(schema.KernelT(), **vars(item)) for item in kernels],
     )
-    return _stored(shared_object, table, constants, own_blobs, weights_tag, recipe)
+    return _stored(shared_object, table, constants, own_blobs, weights_tag, recipe, digests)
 
 
 def _stored(
@@ -137,12 +142,13 @@ def _stored(
     own_blobs: bool,
     weights_tag: str | None,
     recipe: bytes | memoryview,
+    digests: Digests | None,
 ) -> PreprocessResult:
     """The blobs of one variant. Fills in the constants of its metadata, `table`."""
     store = NamedDataStore()
     so_digest = hashlib.sha256(shared_object).digest()
     if own_blobs:
-        stored, packed = _pack(constants, weights_tag)
+        stored, packed = _pack(constants, weights_tag, {} if digests is None else digests)
     else:
         stored, packed = _pack_as_aotinductor(constants, 1 if table.device == "cuda" else ALIGNMENT)
     packed_digest = hashlib.sha256(packed).digest()
@@ -207,9 +213,11 @@ def with_tensors(
     variants: Sequence[Sequence[torch.Tensor]],
     own_blobs: bool = True,
     boundaries: Sequence[str] | None = None,
+    digests: Digests | None = None,
 ) -> PreprocessResult:
     """The same code with the constants `variants`, in the order in which each variant of the code
     has them; and with other boundaries, if given. `named_data` need not have the old constants."""
+    digests = {} if digests is None else digests
     results = []
     for (so_key, weights_key), tensors in zip(_variants(processed_bytes), variants, strict=True):
         key = f"{so_key}/{weights_key}"
@@ -224,7 +232,7 @@ def with_tensors(
         tag = weights_key.partition("_")[2].removesuffix("weights_blob").removesuffix("_")
         recipe = named_data.get(f"{key}/recipe", b"")
         results.append(
-            _stored(named_data[so_key], table, constants, own_blobs, tag or None, recipe)
+            _stored(named_data[so_key], table, constants, own_blobs, tag or None, recipe, digests)
         )
     return join(results)
 
@@ -320,7 +328,7 @@ def _shared_extents(constants: Iterable[Constant]) -> dict[int, list[tuple[int, 
 
 
 def _pack(
-    constants: Sequence[Constant], weights_tag: str | None
+    constants: Sequence[Constant], weights_tag: str | None, digests: Digests
 ) -> tuple[list[_StoredConstant], bytes]:
     """The location of each constant, and the bytes of the packed blob (whose key is not known
     yet)."""
@@ -337,10 +345,10 @@ def _pack(
             views[key] = _storage_view(tensor, start, end)
         located.append((constant, key, (first - start) // tensor.element_size()))
 
+    new = [key for key in views if key not in digests]
     with workers.Workers(len(os.sched_getaffinity(0))) as pool:
-        digests = dict(
-            zip(views, pool.map(lambda v: hashlib.sha256(v).digest(), views.values()), strict=True)
-        )
+        found = pool.map(lambda key: hashlib.sha256(views[key]).digest(), new)
+        digests.update(zip(new, found, strict=True))
 
     packed = bytearray()
     offsets: dict[bytes, int] = {}

@@ -32,6 +32,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from pteron.backends.aoti.inductor.memoized import load_inductor
 from pteron.backends.aoti.inductor.patches import patched
 from pteron.exir.graph.exported_program import CONSTANT_KINDS, constant_tensor
 
@@ -64,6 +65,10 @@ class Recorder(TorchDispatchMode):
     def is_infra_mode(cls) -> bool:
         return True
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # nothing traces Inductor, and the guard takes longer than the call
+
     def __init__(self, program: ExportedProgram, *, for_reuse: bool = False) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._for_reuse = for_reuse
@@ -91,7 +96,7 @@ class Recorder(TorchDispatchMode):
                 source["weights"][str(spec.target)] = self._place(index, tensor)
 
     def __enter__(self) -> Recorder:
-        import torch._inductor.compile_fx
+        load_inductor()
         from torch.utils import _python_dispatch
 
         disable = _python_dispatch._disable_current_modes
@@ -134,6 +139,8 @@ class Recorder(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
+        if types:  # of subclasses: fake tensors, nearly all that Inductor computes with
+            return func(*args, **kwargs)
         inputs = _tensors((args, kwargs))
         is_recorded = isinstance(func, torch._ops.OpOverload) and all(map(_is_plain, inputs))
         if is_recorded and func._schema.is_mutable:

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from pteron.backends.aoti.inductor.cuda import device_kernels
 from pteron.backends.aoti.inductor.generated_code import Constant, GeneratedCode
 from pteron.backends.aoti.inductor.kernel_events import Origin, note_origins, traced
@@ -70,9 +72,7 @@ def constants_on_their_devices(model: str, constants: Mapping[str, Any]) -> str:
 @functools.cache
 def interface() -> str:
     """The C entry points of a model container, the same for every model of one torch release."""
-    from torch._inductor import codegen
-
-    path = Path(codegen.__path__[0]) / "aoti_runtime" / "interface.cpp"
+    path = Path(torch.__file__).parent / "_inductor/codegen/aoti_runtime/interface.cpp"
     try:
         return path.read_text().rstrip()
     except OSError as error:

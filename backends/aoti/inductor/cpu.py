@@ -29,14 +29,22 @@ def without_mkldnn() -> Iterator[None]:
         torch._C._set_mkldnn_enabled(before)
 
 
+def without_lazy_patterns() -> Context:
+    """The patterns that Inductor registers at first use are not: of attention, which are refused,
+    and of matmuls on GPUs."""
+    from torch._inductor.fx_passes import joint_graph
+
+    return wrapped(joint_graph, "lazy_init", lambda init, *args: None)
+
+
 def call_runtime_repeat_interleave() -> Context:
     """`repeat_interleave` is a fallback kernel, which checks the repeats and their sum.
 
     Inductor's decomposition is a search that clamps wrong repeats.
     """
-    from torch._inductor import decomposition
+    from torch._inductor.decomposition import decompositions, fast_random_decomps
 
-    tables: Any = decomposition.decompositions, decomposition.fast_random_decomps()
+    tables: Any = decompositions, fast_random_decomps()
     op = torch.ops.aten.repeat_interleave.Tensor
     others = [{key: value for key, value in table.items() if key != op} for table in tables]
     return together(*map(functools.partial(mock.patch.dict, clear=True), tables, others))

@@ -14,6 +14,7 @@ from pteron.backends.aoti.inductor.absent_gpu import fake_tensors_of_any_device,
 from pteron.backends.aoti.inductor.capture import operator_functions
 from pteron.backends.aoti.inductor.generate import LOCK, generate_module
 from pteron.backends.aoti.inductor.generated_code import Target
+from pteron.backends.aoti.inductor.memoized import load_inductor
 from pteron.backends.aoti.inductor.release import UnsupportedTorch
 from pteron.backends.aoti.inductor.runtime_functions import runtime_functions
 from pteron.exir.graph.shape_bounds import sources_of_sizes
@@ -22,7 +23,7 @@ from pteron.exir.graph.shape_bounds import sources_of_sizes
 def may_be_fallback(op: torch._ops.OpOverload) -> bool:
     """Whether `op` may become a fallback kernel, by Inductor's tables: it has no lowering, its
     lowering is a fallback or mentions one, or is in a module of library calls."""
-    import torch._inductor.compile_fx  # noqa: F401  registers Inductor's lowerings
+    load_inductor()
     from torch._inductor import lowering
 
     if op in lowering.fallbacks or _is_always_fallback(op):
@@ -44,7 +45,7 @@ def _is_always_fallback(op: Any) -> bool:
 
 def compiles_higher_order(op: Any) -> bool:
     """Whether Inductor generates code for a higher-order operator, such as cond."""
-    import torch._inductor.compile_fx  # noqa: F401
+    load_inductor()
     from torch._inductor import lowering
     from torch._inductor.fx_passes import post_grad
 

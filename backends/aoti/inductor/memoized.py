@@ -10,8 +10,30 @@ from collections.abc import Callable
 from typing import Any
 
 import sympy
+import torch
 
 from pteron.backends.aoti.inductor.patches import Context, wrapped
+
+
+def load_inductor() -> None:
+    """Imports Inductor with its lowerings. Its templates of GPU kernels, a third of the time, are
+    compiled when they are used."""
+    from torch._inductor.codegen.common import KernelTemplate
+
+    with wrapped(KernelTemplate, "_template_from_string", _CompiledLater):
+        import torch._inductor.compile_fx  # noqa: F401
+
+
+class _CompiledLater:
+    """A template of jinja2."""
+
+    def __init__(self, compile_text: Callable[[str], Any], text: str) -> None:
+        self._compile, self._text = compile_text, text
+
+    def __getattr__(self, name: str) -> Any:
+        template = self._compile(self._text)
+        self.__dict__ |= {"render": template.render}
+        return getattr(template, name)
 
 
 def rewritten_templates(rewrite: Callable[[str], str]) -> Context:
@@ -32,6 +54,48 @@ def memoized_index_expressions() -> Context:
         return parse_text(parse, expr) if isinstance(expr, str) else parse(expr)
 
     return wrapped(cpp_template_kernel, "parse_expr_with_index_symbols", parse_once)
+
+
+def fake_constants() -> Context:
+    """Where shapes are propagated, constants are fake tensors, too: results of operators on real
+    ones are in no cache. That is half of the time of propagating, which is done five times.
+
+    Of a single element torch keeps the value, if it is real."""
+    from torch.fx.passes.fake_tensor_prop import FakeTensorProp
+
+    def get(get_attr: Callable[..., Any], prop: Any, *args: Any) -> Any:
+        value = get_attr(prop, *args)
+        if type(value) in (torch.Tensor, torch.nn.Parameter) and value.numel() > 1:
+            return prop._mode.from_tensor(value, static_shapes=True)
+        return value
+
+    return wrapped(FakeTensorProp, "get_attr", get)
+
+
+def weights_packed_once() -> Context:
+    """A constant weight is packed once for all targets that have it in the same blocks: a tenth of
+    the time of code generation for transformers, and their memory."""
+    from torch._inductor.codegen.cpp_gemm_template import CppGemmTemplate
+
+    packed: dict[Any, tuple[Any, Any]] = {}
+
+    def pack(block: Callable[..., Any], cls: Any, w: Any, new_size: Any, padding: Any) -> Any:
+        if not isinstance(w, torch.Tensor):
+            return block(cls, w, new_size, padding)
+        key = w.data_ptr(), w.dtype, w.shape, w.stride(), tuple(new_size), padding
+        if key not in packed:
+            packed[key] = w, block(cls, w, new_size, padding)  # it keeps its address
+        return packed[key][1]
+
+    return wrapped(CppGemmTemplate, "block_weight", pack)
+
+
+def rules_of_dtypes_set_once() -> Context:
+    """The one object that tells the dtypes of results is made ready once in the scope, not again
+    for each operator in a kernel."""
+    from torch._inductor.dtype_propagation import DtypePropagationOpsHandler
+
+    return wrapped(DtypePropagationOpsHandler, "__init__", functools.cache(lambda init, x: init(x)))
 
 
 def polynomial_strides() -> Context:

@@ -163,7 +163,8 @@ def fix_decomposed_matmul_dtypes() -> Context:
     A sum of integers is int64 (issue 191308), and float16 products would be rounded before they are
     added.
     """
-    from torch._inductor import decomposition, lowering
+    from torch._inductor import lowering
+    from torch._inductor.decomposition import decompositions, fast_random_decomps
     from torch._inductor.kernel import bmm
 
     def add(decompose: Any, added: Any, *factors: Any, beta: Any = 1, alpha: Any = 1) -> Any:
@@ -182,7 +183,7 @@ def fix_decomposed_matmul_dtypes() -> Context:
     def lower_in_dtype(a: Any, b: Any, out_dtype: Any = None, **more: Any) -> Any:
         return lowering.to_dtype(lower(a, b, out_dtype, **more), out_dtype or a.get_dtype())
 
-    tables: Any = decomposition.decompositions, decomposition.fast_random_decomps()
+    tables: Any = decompositions, fast_random_decomps()
     addmm, changed = _ATEN.addmm.default, {_ATEN.bmm.default: lower_in_dtype}
     return together(
         *(mock.patch.dict(x, {addmm: functools.partial(add, x[addmm])}) for x in tables),

@@ -26,7 +26,14 @@ from pteron.backends.aoti.inductor.graph_repairs import (
 )
 from pteron.backends.aoti.inductor.integer_divisions import check_integer_divisions
 from pteron.backends.aoti.inductor.long_loops import warn_of_long_loops
-from pteron.backends.aoti.inductor.memoized import memoized_index_expressions, polynomial_strides
+from pteron.backends.aoti.inductor.memoized import (
+    fake_constants,
+    load_inductor,
+    memoized_index_expressions,
+    polynomial_strides,
+    rules_of_dtypes_set_once,
+    weights_packed_once,
+)
 from pteron.backends.aoti.inductor.patches import Context, patched, repaired, together, wrapped
 from pteron.backends.aoti.inductor.release import release
 from pteron.backends.aoti.inductor.runtime_functions import register_runtime_functions
@@ -37,8 +44,7 @@ from pteron.backends.aoti.inductor.unbacked_checks import check_unbacked_values
 @contextlib.contextmanager
 def compile_scope(target: Target) -> Iterator[None]:
     """Inductor's process-wide state as our code generation needs it, put back on exit."""
-    import torch._inductor.compile_fx  # noqa: F401  registers Inductor's lowerings
-
+    load_inductor()
     with contextlib.ExitStack() as stack:
         stack.enter_context(torch.no_grad())
         stack.enter_context(torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH))
@@ -49,20 +55,26 @@ def compile_scope(target: Target) -> Iterator[None]:
         stack.enter_context(keep_dequantization_unfolded())
         stack.enter_context(memoized_index_expressions())
         stack.enter_context(polynomial_strides())
+        stack.enter_context(fake_constants())
+        stack.enter_context(rules_of_dtypes_set_once())
         # Rewrites that lead to operators that we do not serve.
-        of_cpu = ("mkldnn_fusion", "quantization") if target.device == "cpu" else ()
-        refused = (f"torch._inductor.fx_passes.{name}" for name in ("fuse_attention", *of_cpu))
-        stack.enter_context(disable_patterns_of(frozenset(refused)))
+        refused = ["fuse_attention"]
+        if target.device == "cpu":
+            refused += ["mkldnn_fusion", "quantization", "misc_patterns"]
+        names = (f"torch._inductor.fx_passes.{name}" for name in refused)
+        stack.enter_context(disable_patterns_of(frozenset(names)))
         if target.device == "cuda":
             stack.enter_context(lower_convolutions_channels_last())
             stack.enter_context(_float32_products(target.allow_tf32))
         if target.device == "cpu":
             stack.enter_context(check_integer_divisions())
             stack.enter_context(cpu.without_mkldnn())
+            stack.enter_context(cpu.without_lazy_patterns())
             stack.enter_context(cpu.call_runtime_repeat_interleave())
             stack.enter_context(lower_packed_convolutions())
             stack.enter_context(cpu.vector_isa(target.vector_bits))
             stack.enter_context(cpu.cache_sizes())
+            stack.enter_context(weights_packed_once())
         yield
 
 

@@ -10,7 +10,7 @@ from torch import nn
 from torch.export import Dim, ExportedProgram
 
 from pteron.backends.aoti import lowering_cache, weight_recipe
-from pteron.backends.aoti.lowering_cache import Facts, key_of
+from pteron.backends.aoti.lowering_cache import Facts, _known_where_equal, key_of
 from pteron.backends.aoti.object_cache import ObjectCache
 
 
@@ -257,3 +257,12 @@ def test_a_recipe_frees_what_no_later_step_uses() -> None:
     ]
     ended = weight_recipe._ended({"steps": steps, "constants": [at(4), at(1)]})
     assert ended == [set(), {0, 2}, set(), {3, 5}]
+
+
+def test_constants_that_come_out_equal_are_the_known_ones() -> None:
+    known = [torch.randn(4, 4), torch.randn(4, 4), torch.randn(4, 4)]
+    other_layout = known[2].clone().as_strided((2, 8), (8, 1))
+    made = [known[0].clone(), known[1] + 1, other_layout]
+    chosen = _known_where_equal(made, known)
+    expected = [known[0], made[1], made[2]]
+    assert all(a is b for a, b in zip(chosen, expected, strict=True))

@@ -215,3 +215,15 @@ def test_a_payload_names_its_operators_functions() -> None:
     shims = ("aoti_torch_cpu_mm_out", "aoti_torch_zero_")
     result = pack([], shims=shims)
     assert payload.describe(result.processed_bytes, result.data_store_output)["shims"] == shims[0]
+
+
+def test_what_has_a_known_digest_is_not_hashed_again() -> None:
+    weight = torch.randn(64, 64)
+    digests: payload.Digests = {}
+    _, _, _, first = build(weight, digests=digests)
+    (place,) = digests
+    assert place == (weight.data_ptr(), 0, weight.nbytes)
+    assert digests[place] == bytes(first.constants[0].digest)
+    digests[place] = bytes(32)  # as no hash comes out
+    _, _, _, second = build(weight, digests=digests)
+    assert bytes(second.constants[0].digest) == bytes(32)
