@@ -7,8 +7,6 @@
 Names are imported on first use, so that `import pteron.exir` costs nothing.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 

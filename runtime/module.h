@@ -54,7 +54,6 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include "pteron/runtime/core/evalue.h"

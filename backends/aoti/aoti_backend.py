@@ -28,7 +28,7 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 
-from pteron.backends.aoti import inductor, payload, toolchain, weight_recipe, workers
+from pteron.backends.aoti import inductor, payload, recipe_replay, toolchain, weight_recipe, workers
 from pteron.backends.aoti.contract import contract_of
 from pteron.backends.aoti.device_backend import BuildTarget as BuildTarget
 from pteron.backends.aoti.device_backend import DeviceBackend, OptionsT
@@ -141,7 +141,7 @@ class AotiBackend(DeviceBackend[OptionsT]):
                 results, constants, recorder = cls._compile(edge_program, options, targets, digests)
             result = payload.join(results)
             if recorder and key:
-                with contextlib.suppress(weight_recipe.RecipeError):
+                with contextlib.suppress(recipe_replay.RecipeError):
                     recipe = recorder.recipe([tensor for each in constants for tensor in each])
                     kept.put(result, recipe, constants, own_blobs, boundaries, messages, digests)
         return result

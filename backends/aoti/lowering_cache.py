@@ -33,7 +33,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.utils._sympy.value_ranges import ValueRanges
 
-from pteron.backends.aoti import inductor, payload, weight_recipe
+from pteron.backends.aoti import inductor, payload, recipe_replay, weight_recipe
 from pteron.backends.aoti.inductor.patches import REPAIRS
 from pteron.backends.aoti.object_cache import ObjectCache, digest
 from pteron.exir.backend.backend_details import PreprocessResult
@@ -190,14 +190,14 @@ class _Description:
         index = self._storages.setdefault(storage._cdata, len(self._storages))
         value = ""
         if is_used and (tensor.numel() <= 1 or not weight_recipe.is_weight(spec)):
-            value = weight_recipe.digest_of(tensor)
+            value = recipe_replay.digest_of(tensor)
         return f"constant {described} {index} {storage.nbytes()} {value}"
 
     def _tensor(self, tensor: torch.Tensor) -> str:
         if tensor.layout is not torch.strided or tensor.is_conj() or tensor.is_neg():
             raise Unknown(f"a tensor of layout {tensor.layout}")
         constant = getattr(tensor, "constant", None)
-        value = "" if constant is None else weight_recipe.digest_of(constant)
+        value = "" if constant is None else recipe_replay.digest_of(constant)
         sizes = self._value([tensor.shape, tensor.stride(), tensor.storage_offset()])
         return f"{tensor.dtype} {tensor.device} {tensor.requires_grad} {sizes} {value}"
 
@@ -371,7 +371,7 @@ class KeptResults:
             offset += nbytes
         try:
             with inductor.LOCK, _without_mkldnn():
-                tensors = weight_recipe.reuse(memoryview(data)[offset:], self._tensors)
+                tensors = recipe_replay.reuse(memoryview(data)[offset:], self._tensors)
         except Exception as error:  # of an operator
             _LOG.debug("the recipe of a kept result fails", exc_info=error)
             return None

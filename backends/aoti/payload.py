@@ -28,7 +28,7 @@ import torch
 from torch.export import ExportedProgram
 
 import pteron.backends.aoti.schema.metadata_generated as schema
-from pteron.backends.aoti import weight_recipe, workers
+from pteron.backends.aoti import recipe_replay, workers
 from pteron.backends.aoti.contract import Contract, TensorContract
 from pteron.backends.aoti.inductor import Constant, Kernel
 from pteron.backends.aoti.ops.attention.attention import WAYS
@@ -185,7 +185,7 @@ def weights_of(
     for so_key, weights_key in _variants(processed_bytes):
         key = f"{so_key}/{weights_key}"
         if f"{key}/recipe" in named_data:
-            found |= weight_recipe.weights_of(named_data[f"{key}/recipe"])
+            found |= recipe_replay.weights_of(named_data[f"{key}/recipe"])
         elif schema.ModelMetadata.GetRootAs(bytes(named_data[f"{key}/metadata"])).ConstantsLength():
             return None
     return found
@@ -202,7 +202,7 @@ def with_weights(
     for so_key, weights_key in _variants(processed_bytes):
         recipe = bytes(named_data.get(f"{so_key}/{weights_key}/recipe", b""))
         if recipe not in made:
-            made[recipe] = weight_recipe.replay(recipe, weights) if recipe else []
+            made[recipe] = recipe_replay.replay(recipe, weights) if recipe else []
         variants.append(made[recipe])
     return with_tensors(processed_bytes, named_data, variants)
 

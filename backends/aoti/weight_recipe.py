@@ -4,9 +4,9 @@ weights can take the same way.
     with Recorder(program) as recorder:
         ...  # passes, constant folding, packing
     recipe = recorder.recipe([constant.tensor for constant in constants])
-    tensors = replay(recipe, new_state_dict)
+    tensors = recipe_replay.replay(recipe, new_state_dict)
 
-With `Recorder(program, for_reuse=True)`, `reuse(recipe, tensors)` does that in another lowering of
+With `Recorder(program, for_reuse=True)`, `recipe_replay.reuse` does that in another lowering of
 an equal program.
 
 The recorder sees every operator on real tensors. A recipe has those that lead to the constants, in
@@ -17,9 +17,7 @@ of a small one that the code has as a literal): with other weights it must find 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import functools
-import hashlib
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,6 +32,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from pteron.backends.aoti.inductor.memoized import load_inductor
 from pteron.backends.aoti.inductor.patches import patched
+from pteron.backends.aoti.recipe_replay import (
+    RecipeError,
+    bytes_of,
+    digest_of,
+    is_allowed,
+    operator_of,
+    storages_of,
+    view_of,
+)
 from pteron.exir.graph.exported_program import CONSTANT_KINDS, constant_tensor
 
 #: torch's enumerations among arguments, by class.
@@ -42,12 +49,6 @@ _NAMED = (torch.dtype, torch.layout, torch.memory_format)
 _LITERAL_NBYTES = 1 << 16
 #: The same of `for_reuse`, where a value that was made unseen must not come from weights: scalars.
 _SCALAR_NBYTES = 16
-#: Operators that read files or memory elsewhere.
-_REFUSED = ("aten::from_file", "aten::set_")
-
-
-class RecipeError(ValueError):
-    """Weights do not fit a recipe, or none can be recorded; the message lists all reasons."""
 
 
 class Recorder(TorchDispatchMode):
@@ -253,17 +254,17 @@ class Recorder(TorchDispatchMode):
         # What depends on weights decides; of all other steps those are kept whose results are used.
         tainted, changing = set(weights), []
         for step in self._steps:
-            reads = _storages((step.get("args"), step.get("kwargs"), step.get("read")))
+            reads = storages_of((step.get("args"), step.get("kwargs"), step.get("read")))
             changing.append(bool(reads & tainted))
             if changing[-1]:
                 tainted.update(step["made"])
-        needed, kept = _storages(places), []
+        needed, kept = storages_of(places), []
         for step, depends in zip(reversed(self._steps), reversed(changing), strict=True):
             if not ((depends and ("is" in step or "read" in step)) or needed & {*step["made"]}):
                 continue
             kept.append(step)
-            needed |= _storages((step.get("args"), step.get("kwargs"), step.get("read")))
-            if "op" in step and ("unknown" in json.dumps(step) or not _is_allowed(step["op"])):
+            needed |= storages_of((step.get("args"), step.get("kwargs"), step.get("read")))
+            if "op" in step and ("unknown" in json.dumps(step) or not is_allowed(step["op"])):
                 problems.append(f"a call of {step['op']} is not recorded")
             if self._for_reuse and "op" in step and weights & _written(step):
                 problems.append(f"{step['op']} writes a weight")
@@ -278,7 +279,7 @@ class Recorder(TorchDispatchMode):
         sources, literals, offset = {}, [], 0
         for index, source in sorted(self._sources.items()):
             if index in self._contents and index in needed:
-                content = _bytes(self._contents[index])
+                content = bytes_of(self._contents[index])
                 source = {**source, "bytes": [offset, len(content)]}
                 literals.append(content)
                 offset += len(content)
@@ -286,7 +287,7 @@ class Recorder(TorchDispatchMode):
                 sources[index] = source
         # A weight that reaches no constant is in the code: it must stay as it is.
         fixed = {
-            name: digest_of(_view(place, {index: storage}))
+            name: digest_of(view_of(place, {index: storage}))
             for index in sorted(weights - needed)
             if (storage := self._alive(index)) is not None
             for name, place in self._sources[index]["weights"].items()
@@ -307,119 +308,6 @@ class Recorder(TorchDispatchMode):
         return torch.UntypedStorage._new_with_weak_ptr(reference.cdata)
 
 
-def weights_of(recipe: bytes | memoryview) -> dict[str, tuple[torch.dtype, tuple[int, ...]]]:
-    """The weights that a recipe takes, with their dtypes and shapes."""
-    table, _ = _parsed(recipe)
-    return {
-        name: (getattr(torch, place["dtype"]), tuple(place["sizes"]))
-        for _, source in table["sources"]
-        for name, place in source.get("weights", {}).items()
-    }
-
-
-def replay(recipe: bytes | memoryview, weights: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
-    """The constants, of other weights, which have the dtypes and shapes of `weights_of`.
-
-    RecipeError lists weights that must not differ from those of the lowering, because code was
-    generated for them. The recipe is run: it must be of a file that is trusted as its code is.
-    """
-    table, literals = _parsed(recipe)
-    storages: dict[int, torch.UntypedStorage] = {}
-    problems: list[str] = []
-    for index, source in table["sources"]:
-        storages[index] = _literal_storage(source, literals)
-        for name, place in source.get("weights", {}).items():
-            _view(place, storages).copy_(weights[name].detach())
-        for name, place in source.get("weights", {}).items():
-            if digest_of(_view(place, storages)) != digest_of(weights[name].detach()):
-                problems.append(f"{', '.join(sorted(source['weights']))} are one tensor")
-    return _made(table, storages, weights, problems)
-
-
-def reuse(
-    recipe: bytes | memoryview, tensors: Mapping[str, torch.Tensor]
-) -> list[torch.Tensor] | None:
-    """The constants, of tensors that have the layouts and share storages as those of the lowering,
-    which are used where they are. None: code was generated for other values."""
-    table, literals = _parsed(recipe)
-    storages = {
-        index: tensors[next(iter(source["weights"]))].untyped_storage()
-        if "weights" in source
-        else _literal_storage(source, literals)
-        for index, source in table["sources"]
-    }
-    try:
-        return _made(table, storages, tensors, [])
-    except RecipeError:
-        return None
-
-
-def _literal_storage(source: Mapping[str, Any], literals: memoryview) -> torch.UntypedStorage:
-    whole = torch.zeros(source["nbytes"], dtype=torch.uint8)
-    if "bytes" in source:
-        start, nbytes = source["bytes"]
-        whole.copy_(
-            torch.frombuffer(bytearray(literals[start : start + nbytes]), dtype=torch.uint8)
-        )
-    return whole.untyped_storage()
-
-
-def _made(
-    table: Mapping[str, Any],
-    storages: dict[int, torch.UntypedStorage],
-    weights: Mapping[str, torch.Tensor],
-    problems: list[str],
-) -> list[torch.Tensor]:
-    """Runs the steps on the sources' storages. RecipeError also for `problems`."""
-    names = {index: set(source.get("weights", ())) for index, source in table["sources"]}
-    for name, digest in table["fixed"].items():
-        if digest_of(weights[name].detach()) != digest:
-            problems.append(f"{name} is in the code as a literal")
-    if problems:
-        raise RecipeError("; ".join(dict.fromkeys(problems)))
-    with torch.no_grad():
-        for step, ended in zip(table["steps"], _ended(table), strict=True):
-            read = _storages((step.get("args"), step.get("kwargs"), step.get("read")))
-            used = set[str]().union(*(names.get(index, ()) for index in read))
-            for index in (*step["made"], *(read if "args" in step else ())):
-                names.setdefault(index, set()).update(used if index in step["made"] else ())
-            if "read" in step:
-                same = digest_of(_view(step["read"], storages)) == step["sha256"]
-            else:
-                # Their names, such as "device", are no tags of values.
-                kwargs = {name: _decoded(x, storages) for name, x in step["kwargs"].items()}
-                result = _operator(step)(*_decoded(step["args"], storages), **kwargs)
-                for index, tensor in zip(step["made"], _tensors(result), strict=True):
-                    storages.setdefault(index, tensor.untyped_storage())
-                same = "is" not in step or result == step["is"]
-            if not same:
-                problems.append(f"the code is for special values of {', '.join(sorted(used))}")
-            for index in ended:
-                del storages[index]
-    if problems:
-        raise RecipeError("; ".join(dict.fromkeys(problems)))
-    return [_view(place, storages) for place in table["constants"]]
-
-
-def _ended(table: Mapping[str, Any]) -> list[set[int]]:
-    """The storages that no step after each step uses: all at once are many times the weights."""
-    used = _storages(table["constants"])
-    ended: list[set[int]] = []
-    for step in reversed(table["steps"]):
-        here = _storages((step.get("args"), step.get("kwargs"), step.get("read")))
-        here |= set(step["made"])
-        ended.append(here - used)
-        used |= here
-    return ended[::-1]
-
-
-def _parsed(recipe: bytes | memoryview) -> tuple[dict[str, Any], memoryview]:
-    view = memoryview(recipe)
-    length = int.from_bytes(view[:8], "little")
-    table: dict[str, Any] = json.loads(bytes(view[8 : 8 + length]))
-    return table, view[8 + length :]
-
-
 def is_weight(spec: InputSpec) -> bool:
     """Whether a constant of a program is in the model's state dict."""
     return spec.kind is InputKind.PARAMETER or (
@@ -429,42 +317,11 @@ def is_weight(spec: InputSpec) -> bool:
 
 def _written(step: Mapping[str, Any]) -> set[int]:
     """The storages that a step writes to."""
-    arguments = _operator(step)._schema.arguments
+    arguments = operator_of(step)._schema.arguments
     given = {**dict(zip((a.name for a in arguments), step["args"], strict=False)), **step["kwargs"]}
-    return _storages(
+    return storages_of(
         [given.get(a.name) for a in arguments if a.alias_info is not None and a.alias_info.is_write]
     )
-
-
-def _operator(step: Mapping[str, Any]) -> Any:
-    if not _is_allowed(step["op"]):
-        raise RecipeError(f"the recipe calls {step['op']}, which is not allowed")
-    namespace, _, base = step["op"].partition("::")
-    return getattr(getattr(getattr(torch.ops, namespace), base), step["overload"] or "default")
-
-
-def _is_allowed(operator: str) -> bool:
-    return operator.startswith(("aten::", "prims::")) and operator not in _REFUSED
-
-
-def _decoded(value: Any, storages: Mapping[int, torch.UntypedStorage]) -> Any:
-    if isinstance(value, list):
-        return [_decoded(item, storages) for item in value]
-    if not isinstance(value, dict):
-        return value
-    if "storage" in value:
-        return _view(value, storages)
-    if "torch" in value:
-        return getattr(torch, value["torch"])
-    if "device" in value:
-        return torch.device(value["device"])
-    return {name: _decoded(item, storages) for name, item in value.items()}
-
-
-def _view(place: Mapping[str, Any], storages: Mapping[int, Any]) -> torch.Tensor:
-    empty = torch.empty(0, dtype=getattr(torch, place["dtype"]))
-    storage = storages[place["storage"]]
-    return empty.set_(storage, place["offset"], place["sizes"], place["strides"])
 
 
 def _renumbered(value: Any, numbers: Mapping[int, int]) -> Any:
@@ -480,17 +337,6 @@ def _renumbered(value: Any, numbers: Mapping[int, int]) -> Any:
     return result
 
 
-def _storages(value: Any) -> set[int]:
-    """The storages that encoded values are in."""
-    if isinstance(value, list | tuple):
-        return set[int]().union(*map(_storages, value))
-    if not isinstance(value, dict):
-        return set()
-    if "storage" in value:
-        return {value["storage"]}
-    return _storages(list(value.values()))
-
-
 def _tensors(value: Any) -> list[torch.Tensor]:
     return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
 
@@ -501,15 +347,3 @@ def _is_plain(tensor: torch.Tensor) -> bool:
         and tensor.layout is torch.strided
         and tensor.device.type == "cpu"
     )
-
-
-def _bytes(tensor: torch.Tensor) -> bytes:
-    """The elements, in order."""
-    with torch._C._DisableTorchDispatch():
-        dense = tensor.detach().contiguous()
-    return ctypes.string_at(dense.data_ptr(), dense.nbytes) if dense.nbytes else b""
-
-
-def digest_of(tensor: torch.Tensor) -> str:
-    """SHA-256 of the elements of a tensor on the host."""
-    return hashlib.sha256(_bytes(tensor)).hexdigest()

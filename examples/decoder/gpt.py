@@ -3,8 +3,6 @@
 Both are methods of one module, so that they share its weights and cache, also in the program.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -58,7 +58,7 @@ class Reference:
             *self.program.state_dict.values(),
             *self.program.constants.values(),
         ]
-        if any(isinstance(value, FakeTensor) or _is_meta(value) for value in tensors):
+        if any(isinstance(x, FakeTensor) or getattr(x, "is_meta", False) for x in tensors):
             return "the exported program has tensors without data"
         if any(s.kind is InputKind.TOKEN for s in self.program.graph_signature.input_specs):
             return "the exported program has effects that are ordered by tokens"
@@ -155,10 +155,6 @@ def _guards_of(program: ExportedProgram) -> list[Any]:
 def _devices_in_use() -> list[int]:
     """Devices whose generator may have been used; otherwise torch would initialize all devices."""
     return [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
-
-
-def _is_meta(value: object) -> bool:
-    return isinstance(value, torch.Tensor) and value.is_meta
 
 
 def _nodes(program: ExportedProgram) -> list[torch.fx.Node]:

@@ -4,8 +4,6 @@ export CMAKE_PREFIX_PATH=$(python -c "import pteron; print(pteron.cmake_prefix_p
 cmake -S . -B build
 """
 
-from __future__ import annotations
-
 import os
 
 _ROOT = os.path.dirname(os.path.abspath(__file__))

@@ -18,10 +18,8 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "pteron/runtime/core/error.h"
 #include "pteron/runtime/core/evalue.h"

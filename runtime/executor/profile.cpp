@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
+#include <map>
 
 #include "pteron/runtime/core/printable.h"
 #include "pteron/runtime/core/run_control.h"

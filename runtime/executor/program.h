@@ -25,7 +25,6 @@
 // alive.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>

@@ -7,7 +7,6 @@
 // machine once.
 #pragma once
 
-#include <string>
 #include <string_view>
 #include <vector>
 

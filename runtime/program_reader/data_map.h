@@ -7,7 +7,6 @@
 // Borrows keys and segments. Thread-safe after finish().
 #pragma once
 
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>

@@ -1,7 +1,6 @@
 // The bytes of a file: mapped, borrowed with an owner, or copied.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>

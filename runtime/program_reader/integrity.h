@@ -7,7 +7,6 @@
 // Format: runtime/schema/README.md.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>

@@ -8,7 +8,6 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
 #include "pteron/runtime/core/result.h"
 #include "pteron/runtime/program_reader/data_map.h"

@@ -1,7 +1,5 @@
 """Resource limits of a program."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, fields
 

@@ -4,8 +4,6 @@ Each is taken with the elements that its memory has, or refused; none is kept. I
 as sizes and strides say, which is what a library guarantees, and pages around it cannot be read.
 """
 
-from __future__ import annotations
-
 import ctypes
 import math
 import mmap

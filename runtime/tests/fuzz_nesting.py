@@ -1,7 +1,5 @@
 """How a program says that its values are nested: whatever it says, calls are an error or work."""
 
-from __future__ import annotations
-
 import sys
 
 import atheris

@@ -1,7 +1,5 @@
 """The C API, called as other languages call it."""
 
-from __future__ import annotations
-
 import ctypes
 import math
 import os

@@ -10,8 +10,6 @@ of an actor that has run a program, beside one that never loaded any.
 All models take uint8 and normalize. Each actor has one core and one thread.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

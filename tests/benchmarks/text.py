@@ -14,8 +14,6 @@ CPU a dot product of 1 GB. `peak_mb` is the most memory of the process, mapped f
 On a GPU machine without Bazel tools/gpu takes it along.
 """
 
-from __future__ import annotations
-
 import gc
 import importlib
 import json

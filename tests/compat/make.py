@@ -6,8 +6,6 @@ On a machine with a GPU it writes a program of the GPU, too. Then add the files 
 are never written again: a change that breaks one is a bug (docs/compatibility.md).
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

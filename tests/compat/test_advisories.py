@@ -1,7 +1,5 @@
 """pteron inspect --advisories: a file of an earlier lowering says what may be wrong with it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

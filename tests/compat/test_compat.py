@@ -1,7 +1,5 @@
 """Programs of earlier dates load, and compute what they did."""
 
-from __future__ import annotations
-
 import hashlib
 import platform
 from pathlib import Path

@@ -1,7 +1,5 @@
 """C++ targets include only headers of their own and of targets that they name in `deps`."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Collection, Iterator

@@ -1,7 +1,5 @@
 """The dependencies between the folders: on the whole tree, and on files made to break each rule."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.layering.import_cycles import import_cycle

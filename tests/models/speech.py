@@ -1,7 +1,5 @@
 """Small Whisper checkpoints, as transformers saves them, and sounds."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Programs with other code and digests of their own, as an attacker makes them."""
 
-from __future__ import annotations
-
 import hashlib
 import struct
 from collections.abc import Callable

@@ -6,8 +6,6 @@ bundle = authority.logged(envelope, certificate)       # a bundle of sigstore
 root = authority.trusted_root()                        # sigstore's trusted_root.json
 """
 
-from __future__ import annotations
-
 import base64
 import datetime
 import hashlib

@@ -3,8 +3,6 @@
 cases.py model.pte model.ptd OUTPUT.json
 """
 
-from __future__ import annotations
-
 import base64
 import copy
 import dataclasses

@@ -1,7 +1,5 @@
 """Bundles with certificates: what `pteron verify` takes offline, against a given root."""
 
-from __future__ import annotations
-
 import base64
 import importlib
 import json

@@ -1,7 +1,5 @@
 """Code of real programs, altered: what lowering and loading refuse."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 

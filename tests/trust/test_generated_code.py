@@ -1,7 +1,5 @@
 """The code of models, compiled with AddressSanitizer, run with whatever inputs by fuzz_model."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import os

@@ -1,7 +1,5 @@
 """pteron run --isolated: a program's code tries what it may not, in a process without rights."""
 
-from __future__ import annotations
-
 import os
 import platform
 import subprocess

@@ -1,7 +1,5 @@
 """Signatures under each policy, in Python; test_load_policy.cpp takes the same cases in C++."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import re

@@ -1,7 +1,5 @@
 """OpenSSF's verifier takes the bundles that `pteron sign --bundle` writes."""
 
-from __future__ import annotations
-
 import base64
 import json
 from pathlib import Path

@@ -79,13 +79,8 @@ cuda_toolchain(
 )
 """
 
-CUBLAS_LINKS = {
-    "include": "nvidia/cu13/include",
-    "lib/libcublas.so.13": "nvidia/cu13/lib/libcublas.so.13",
-    "lib/libcublasLt.so.13": "nvidia/cu13/lib/libcublasLt.so.13",
-}
-
-CUBLAS_BUILD = """\
+# A BUILD file of headers that need those of another.
+_HEADERS = """\
 load("@rules_cc//cc:defs.bzl", "cc_library")
 
 package(default_visibility = ["//visibility:public"])
@@ -94,9 +89,17 @@ cc_library(
     name = "headers",
     hdrs = ["include"],
     includes = ["include"],
-    deps = ["@cuda_toolkit//:headers"],
+    deps = ["%s"],
 )
+"""
 
+CUBLAS_LINKS = {
+    "include": "nvidia/cu13/include",
+    "lib/libcublas.so.13": "nvidia/cu13/lib/libcublas.so.13",
+    "lib/libcublasLt.so.13": "nvidia/cu13/lib/libcublasLt.so.13",
+}
+
+CUBLAS_BUILD = _HEADERS % "@cuda_toolkit//:headers" + """
 cc_library(
     name = "cublas_lt",
     srcs = ["lib/libcublasLt.so.13"],
@@ -125,18 +128,7 @@ CUDNN_LINKS = {
     "lib": "nvidia/cudnn/lib",
 }
 
-CUDNN_BUILD = """\
-load("@rules_cc//cc:defs.bzl", "cc_library")
-
-package(default_visibility = ["//visibility:public"])
-
-cc_library(
-    name = "headers",
-    hdrs = ["include"],
-    includes = ["include"],
-    deps = ["@cuda_toolkit//:headers"],
-)
-
+CUDNN_BUILD = _HEADERS % "@cuda_toolkit//:headers" + """
 filegroup(
     name = "libraries",
     srcs = glob(["lib/libcudnn*.so.9"]),
@@ -147,18 +139,7 @@ CUDNN_FRONTEND_LINKS = {
     "include": "include",
 }
 
-CUDNN_FRONTEND_BUILD = """\
-load("@rules_cc//cc:defs.bzl", "cc_library")
-
-package(default_visibility = ["//visibility:public"])
-
-cc_library(
-    name = "headers",
-    hdrs = ["include"],
-    includes = ["include"],
-    deps = ["@cuda_cudnn//:headers"],
-)
-"""
+CUDNN_FRONTEND_BUILD = _HEADERS % "@cuda_cudnn//:headers"
 
 NVRTC_LINKS = {
     "lib": "nvidia/cu13/lib",

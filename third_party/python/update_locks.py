@@ -13,8 +13,6 @@ machine whose index lacks some wheels does not drop them.
 The last form is for another module: a lock of what its models import, for a hub on `pypi`.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import json
@@ -175,7 +173,9 @@ def make_lock(file: LockFile, base: Lock, old: Lock, keep: bool) -> Lock:
             lock[name] = {
                 "version": version,
                 "deps": sorted(deps | set(file.add.get(name, ()))),
-                "files": _kept_files(old.get(name), version),
+                "files": dict(old[name]["files"])
+                if old.get(name, {}).get("version") == version
+                else {},
             }
     for python in PYTHONS:
         for item in wheels(python, lock):
@@ -264,10 +264,6 @@ def write_lock(path: Path, lock: Lock) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"wheels": lock}, indent=2, sort_keys=True)
     path.write_text(text + "\n", encoding="utf-8")
-
-
-def _kept_files(old: dict[str, Any] | None, version: str) -> dict[str, str]:
-    return dict(old["files"]) if old and old["version"] == version else {}
 
 
 def _applies(requirement: Requirement, extras: set[str]) -> bool:

@@ -5,7 +5,6 @@ Needs a C++ compiler (CXX, g++ if that is not set) and Python.h; pybind11 comes 
 
 import os
 import subprocess
-import sys
 import sysconfig
 from pathlib import Path
 
@@ -34,4 +33,3 @@ def compile_binding(tree: Path) -> Path:
 
 if __name__ == "__main__":
     print(compile_binding(Path(__file__).resolve().parents[2]))
-    sys.exit(0)

@@ -45,7 +45,6 @@ _PARTS = ("mm", "attention", "decoder", "threads", "choices")
 
 def setup(tree: Path, output: Path) -> Stage:
     """What the machine has, and the Python binding compiled for its Python."""
-    del output
     facts = "import sys, torch; print(sys.version, torch.__version__, torch.cuda.get_device_name())"
     runtime = "from pteron.runtime import Runtime; print(Runtime.get())"
     return Stage(
@@ -61,13 +60,11 @@ def setup(tree: Path, output: Path) -> Stage:
 
 def gtests(tree: Path, output: Path) -> Stage:
     """Every C++ test, alone on the GPU: some look at its free memory."""
-    del output
     return Stage("gtests", _gtests(tree, (), seconds=300))
 
 
 def memcheck(tree: Path, output: Path) -> Stage:
     """The same under compute-sanitizer."""
-    del output
     sanitizer = machine.program("compute-sanitizer")
     command = (
         *(sanitizer, "--tool=memcheck", "--error-exitcode=86", "--print-limit=20"),
@@ -80,7 +77,6 @@ def memcheck(tree: Path, output: Path) -> Stage:
 
 def export(tree: Path, output: Path) -> Stage:
     """Models lowered on this machine and run: Python, runner."""
-    del output
     others = [test for test in _cuda_tests(tree) if test.stem not in _ALONE]
     others.sort(key=lambda test: test.stem not in _LONG)
     return Stage("export", _pytest(tree, others, _spread()), parallel=_AT_A_TIME)
@@ -88,7 +84,6 @@ def export(tree: Path, output: Path) -> Stage:
 
 def lifecycle(tree: Path, output: Path) -> Stage:
     """Loading, running and unloading over and over; threads. Alone on the GPU."""
-    del output
     tests = [test for test in _cuda_tests(tree) if test.stem in _ALONE]
     return Stage("lifecycle", _pytest(tree, tests, ()))
 
@@ -96,7 +91,6 @@ def lifecycle(tree: Path, output: Path) -> Stage:
 def cpu(tree: Path, output: Path) -> Stage:
     """Lowering for the CPU, and running that, with this machine's torch and compiler: of the tests
     what BUILD.bazel lists."""
-    del output
     found = [*(tree / "pteron").rglob("tests/test_*.py"), *(tree / "tests/e2e").glob("test_*.py")]
     tests = sorted(set(found) - set(_cuda_tests(tree)))
     return Stage("cpu", _pytest(tree, tests, _spread()), parallel=_AT_A_TIME)

@@ -1,7 +1,5 @@
 """The run paths of libraries that leave the build."""
 
-from __future__ import annotations
-
 import io
 
 from elftools.elf.dynamic import DynamicSection

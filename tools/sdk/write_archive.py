@@ -4,8 +4,6 @@ Arguments, one a line in a file: archive, the folder's name in it, a folder of f
 of a path and a library.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import sys

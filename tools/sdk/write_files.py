@@ -5,8 +5,6 @@ names, and then pairs of a path and a file. Of files `pteron/...`, which are hea
 written that the headers to start from include.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

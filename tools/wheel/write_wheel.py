@@ -5,8 +5,6 @@ lines for each file: its path in the wheel, the file or a folder of files, and `
 it is in the wheel `pteron`, which this one then requires.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import os

@@ -13,8 +13,9 @@ from torch._inductor.codegen.cpp_micro_gemm import CppMicroGemmFP32Vec
 from pteron.backends.aoti.inductor.convolutions import with_lowering
 from pteron.backends.aoti.inductor.cpu import single_thread_if_small
 from pteron.backends.aoti.inductor.micro_gemms import TILES
-from pteron.backends.aoti.inductor.packed_micro_gemms import HalvesMicroGemm, QuantizedMicroGemm
+from pteron.backends.aoti.inductor.packed_micro_gemms import HalvesMicroGemm
 from pteron.backends.aoti.inductor.patches import Context, patched, together, wrapped
+from pteron.backends.aoti.inductor.quantized_micro_gemm import QuantizedMicroGemm
 from pteron.backends.aoti.ops.quantized_mm import QUANTIZED_MM, Packing
 
 

@@ -4,9 +4,6 @@
 // failure.
 #pragma once
 
-#include <cstdint>
-#include <optional>
-
 #include "pteron/backends/aoti/slim/core/slim_tensor.h"
 #include "pteron/runtime/core/device.h"
 #include "pteron/runtime/core/error.h"

@@ -20,7 +20,6 @@
 namespace pteron::aoti {
 namespace {
 
-using slim::SlimTensor;
 using slim::TensorPtr;
 
 struct EndRun {

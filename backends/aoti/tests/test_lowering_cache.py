@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.export import Dim, ExportedProgram
 
-from pteron.backends.aoti import lowering_cache, weight_recipe
+from pteron.backends.aoti import lowering_cache, recipe_replay
 from pteron.backends.aoti.lowering_cache import Facts, _known_where_equal, key_of
 from pteron.backends.aoti.object_cache import ObjectCache
 
@@ -255,7 +255,7 @@ def test_a_recipe_frees_what_no_later_step_uses() -> None:
         {"read": at(3), "made": []},
         {"args": [at(3)], "kwargs": {}, "made": [4, 5]},
     ]
-    ended = weight_recipe._ended({"steps": steps, "constants": [at(4), at(1)]})
+    ended = recipe_replay._ended({"steps": steps, "constants": [at(4), at(1)]})
     assert ended == [set(), {0, 2}, set(), {3, 5}]
 
 

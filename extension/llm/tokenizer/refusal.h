@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
-#include <string>
 
 namespace pteron::llm {
 

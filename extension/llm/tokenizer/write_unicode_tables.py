@@ -1,7 +1,5 @@
 """Writes what Unicode's normalization forms need, from Python's own tables, as C++."""
 
-from __future__ import annotations
-
 import sys
 import unicodedata
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Samples of audio files and pipes, by libsndfile (wav, flac, ogg, mp3) and soxr."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from typing import Any, BinaryIO

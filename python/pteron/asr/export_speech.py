@@ -3,8 +3,6 @@
 pteron.asr.export("folder", "model.pte", quantize="int8")
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Mapping

@@ -4,8 +4,6 @@ app = application(Transcriber("model.pte"), "model")
 uvicorn.run(app)
 """
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import math

@@ -1,7 +1,5 @@
 """A Whisper model of `transformers` with its caches, as methods of a program."""
 
-from __future__ import annotations
-
 import inspect
 from typing import Any
 

@@ -11,8 +11,6 @@ onnxruntime's optimized, before.
 --profile also shows where the time goes: of the median of five profiled calls.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools
@@ -26,7 +24,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from absl import flags
 
 from pteron.command import peers, program_file, values
 from pteron.command.contender import by_turns, text_table
@@ -36,26 +33,21 @@ from pteron.runtime import MethodMeta, Profile
 FLAGS = command_flags()
 program_file.define_flags(FLAGS)
 values.define_flags(FLAGS)
-flags.DEFINE_string("method", None, "Its only one, or forward.", flag_values=FLAGS)
-flags.DEFINE_string("model", None, "FILE.py:function, what it was made from.", flag_values=FLAGS)
-flags.DEFINE_list(
-    "against", [], f"Baselines: {', '.join(peers.PEERS)}; they need --model.", flag_values=FLAGS
-)
-flags.DEFINE_integer(
+FLAGS.string("method", None, "Its only one, or forward.")
+FLAGS.string("model", None, "FILE.py:function, what it was made from.")
+FLAGS.list("against", [], f"Baselines: {', '.join(peers.PEERS)}; they need --model.")
+FLAGS.integer(
     "threads",
     None,
     "Of each. By default as many as there are cores; of a program alone, its own choice.",
     1,
-    flag_values=FLAGS,
 )
-flags.DEFINE_float("seconds", 3.0, "Of measuring, for each.", 0.0, flag_values=FLAGS)
+FLAGS.float("seconds", 3.0, "Of measuring, for each.", 0.0)
 
-flags.DEFINE_bool("profile", False, "Also where the time of a call goes.", flag_values=FLAGS)
-flags.DEFINE_string("trace", None, "File for --profile, for ui.perfetto.dev.", flag_values=FLAGS)
+FLAGS.boolean("profile", False, "Also where the time of a call goes.")
+FLAGS.string("trace", None, "File for --profile, for ui.perfetto.dev.")
 
-flags.DEFINE_string(
-    "etdump", None, "File for --profile, for ExecuTorch's Inspector.", flag_values=FLAGS
-)
+FLAGS.string("etdump", None, "File for --profile, for ExecuTorch's Inspector.")
 
 _TURNS = 10
 _MOST = 1000  # calls per turn

@@ -5,8 +5,6 @@ certificate of sigstore, with the entry of its log; certificates up to a root of
 for a key that the reader has.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -9,24 +9,16 @@ $XDG_CACHE_HOME/pteron or ~/.cache/pteron. $PTERON_CACHE_MB is its limit, above 
 removes what was not used for longest (2048; 0: nothing is kept between processes).
 """
 
-from __future__ import annotations
-
 import collections
 import json
-
-from absl import flags
 
 from pteron.backends.aoti.object_cache import ObjectCache, danger_of, limit_megabytes, user_folder
 from pteron.command.usage import UsageError, command_flags, only
 
 FLAGS = command_flags()
-flags.DEFINE_boolean("clear", False, "Remove all of it.", flag_values=FLAGS)
-flags.DEFINE_integer(
-    "shrink_to",
-    None,
-    "Remove what was not used for longest, down to this many MiB.",
-    lower_bound=0,
-    flag_values=FLAGS,
+FLAGS.boolean("clear", False, "Remove all of it.")
+FLAGS.integer(
+    "shrink_to", None, "Remove what was not used for longest, down to this many MiB.", lower_bound=0
 )
 
 

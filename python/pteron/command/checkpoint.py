@@ -1,37 +1,21 @@
 """What the commands that lower a checkpoint of transformers have in common."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
 from absl import flags
 
-from pteron.command.usage import Stages, UsageError, only, pairs, show
+from pteron.command.usage import Flags, Stages, UsageError, only, pairs, show
 
 
-def define_flags(values: flags.FlagValues) -> None:
+def define_flags(values: Flags) -> None:
     """Flags that every such command has."""
-    flags.DEFINE_string(
-        "output", None, "The program file, *.pte.", short_name="o", flag_values=values
-    )
-    flags.DEFINE_string("backend", "cpu", "cpu, cuda or metal.", flag_values=values)
-    flags.DEFINE_multi_string(
-        "option",
-        [],
-        "BACKEND.OPTION=VALUE, as of pteron export. May be repeated.",
-        flag_values=values,
-    )
-    flags.DEFINE_string(
-        "quantize", "none", "Weights: none, int8 or int4 (needs torchao).", flag_values=values
-    )
-    flags.DEFINE_string(
-        "dtype",
-        "auto",
-        "float32, bfloat16 or float16; auto is the checkpoint's.",
-        flag_values=values,
-    )
-    flags.DEFINE_boolean("verify", True, "Compare the program with eager.", flag_values=values)
+    values.string("output", None, "The program file, *.pte.", short_name="o")
+    values.string("backend", "cpu", "cpu, cuda or metal.")
+    values.multi_string("option", [], "BACKEND.OPTION=VALUE, as of pteron export. May be repeated.")
+    values.string("quantize", "none", "Weights: none, int8 or int4 (needs torchao).")
+    values.string("dtype", "auto", "float32, bfloat16 or float16; auto is the checkpoint's.")
+    values.boolean("verify", True, "Compare the program with eager.")
 
 
 def folder_of(positional: list[str], values: flags.FlagValues) -> str:

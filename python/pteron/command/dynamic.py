@@ -4,8 +4,6 @@
 equal; give the range once or each time: `x.0=batch:1..64`, `mask.0=batch`.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Mapping, Sequence

@@ -7,8 +7,6 @@ Inspector keeps one. Events inside delegates are delegated operators, with metad
 `kind`, `op`, `module`, `source` and `shapes`. Times are in nanoseconds.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

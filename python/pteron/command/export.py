@@ -10,8 +10,6 @@ cluster of $RAY_ADDRESS, by default of this machine; programs come back to where
 Lines whose program is there already, of the same model file, are left out.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -32,13 +30,12 @@ class _Verify(flags.BooleanParser):
 
 
 FLAGS = command_flags()
-flags.DEFINE_string("output", None, "The program file, *.pte.", short_name="o", flag_values=FLAGS)
+FLAGS.string("output", None, "The program file, *.pte.", short_name="o")
 model_file.define_flags(FLAGS)
-flags.DEFINE_multi_string(
+FLAGS.multi_string(
     "constant",
     [],
     "NAME=JSON, or NAME=@FILE with JSON: a method NAME that returns this value. May be repeated.",
-    flag_values=FLAGS,
 )
 flags.DEFINE_flag(
     flags.Flag(
@@ -52,12 +49,11 @@ flags.DEFINE_flag(
     ),
     FLAGS,
 )
-flags.DEFINE_string("ray", None, "A file of command lines, for a Ray cluster.", flag_values=FLAGS)
-flags.DEFINE_string(
+FLAGS.string("ray", None, "A file of command lines, for a Ray cluster.")
+FLAGS.string(
     "ray-options",
     '{"num_cpus": 1}',
     "What Ray reserves for each line, in JSON, as memory (in bytes) and num_gpus.",
-    flag_values=FLAGS,
 )
 
 

@@ -8,8 +8,6 @@ tokenizer.json: what save_pretrained() of model and processor writes. Needs the 
 transformers. `pteron transcribe` runs the file.
 """
 
-from __future__ import annotations
-
 from pteron.command import checkpoint
 from pteron.command.usage import command_flags
 

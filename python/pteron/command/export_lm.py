@@ -7,22 +7,14 @@ FOLDER has config.json, *.safetensors and tokenizer.json: what save_pretrained()
 and of its fast tokenizer writes. Needs the package transformers. `pteron generate` runs the file.
 """
 
-from __future__ import annotations
-
-from absl import flags
-
 from pteron.command import checkpoint
 from pteron.command.usage import command_flags
 
 FLAGS = command_flags()
 checkpoint.define_flags(FLAGS)
-flags.DEFINE_integer(
-    "max-length", None, "Tokens of prompt and answer; by default 2048.", flag_values=FLAGS
-)
-flags.DEFINE_integer(
-    "chunk", 512, "The most tokens of a prompt that are read in one call.", flag_values=FLAGS
-)
-flags.DEFINE_integer("batch", 1, "Texts that are generated at the same time.", flag_values=FLAGS)
+FLAGS.integer("max-length", None, "Tokens of prompt and answer; by default 2048.")
+FLAGS.integer("chunk", 512, "The most tokens of a prompt that are read in one call.")
+FLAGS.integer("batch", 1, "Texts that are generated at the same time.")
 
 
 def run(positional: list[str]) -> bool:

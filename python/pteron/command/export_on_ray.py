@@ -1,7 +1,5 @@
 """`pteron export --ray=FILE`: many exports, each a task of a Ray cluster."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import dataclasses

@@ -6,36 +6,24 @@
 The answer goes to stdout as it is made; the number of its tokens and the time they took to stderr.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time
-
-from absl import flags
 
 from pteron.command import program_file
 from pteron.command.usage import UsageError, command_flags, only
 
 FLAGS = command_flags()
 program_file.define_flags(FLAGS)
-flags.DEFINE_integer(
-    "max-new-tokens", None, "By default as many as fit into the cache.", flag_values=FLAGS
-)
-flags.DEFINE_float("temperature", 0.0, "0 takes the likeliest token.", flag_values=FLAGS)
-flags.DEFINE_integer("top-k", 0, "Likeliest tokens to choose from; 0 is all.", flag_values=FLAGS)
-flags.DEFINE_float("top-p", 1.0, "Probability that these have together.", flag_values=FLAGS)
-flags.DEFINE_float("min-p", 0.0, "Least probability, relative to the most.", flag_values=FLAGS)
-flags.DEFINE_float(
-    "repetition-penalty", 1.0, "Of tokens that occurred; 1 is none.", flag_values=FLAGS
-)
-flags.DEFINE_integer("seed", 0, "The same seed gives the same text.", flag_values=FLAGS)
-flags.DEFINE_multi_string(
-    "stop", [], "A text that ends the answer. May be repeated.", flag_values=FLAGS
-)
-flags.DEFINE_boolean(
-    "chat", False, "The prompt is what a user says: use the chat template.", flag_values=FLAGS
-)
+FLAGS.integer("max-new-tokens", None, "By default as many as fit into the cache.")
+FLAGS.float("temperature", 0.0, "0 takes the likeliest token.")
+FLAGS.integer("top-k", 0, "Likeliest tokens to choose from; 0 is all.")
+FLAGS.float("top-p", 1.0, "Probability that these have together.")
+FLAGS.float("min-p", 0.0, "Least probability, relative to the most.")
+FLAGS.float("repetition-penalty", 1.0, "Of tokens that occurred; 1 is none.")
+FLAGS.integer("seed", 0, "The same seed gives the same text.")
+FLAGS.multi_string("stop", [], "A text that ends the answer. May be repeated.")
+FLAGS.boolean("chat", False, "The prompt is what a user says: use the chat template.")
 _SETTINGS = ("temperature", "top-k", "top-p", "min-p", "repetition-penalty", "seed")
 
 

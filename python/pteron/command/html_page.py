@@ -7,8 +7,6 @@ that are not printable are shown by their code. The page's policy allows our one
 address.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import html

@@ -1,7 +1,5 @@
 """`pteron inspect --html`: a program as one HTML page."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -10,14 +10,10 @@ graph of operators and a picture of planned memory; it is one file and needs no 
 --advisories lists what is known of bugs in the version of pteron that made the program's code.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
 from typing import Any
-
-from absl import flags
 
 from pteron.command import program_file
 from pteron.command.usage import UsageError, command_flags, only
@@ -25,16 +21,10 @@ from pteron.runtime import MethodMeta, Program, Runtime, ScalarMeta, TensorInfo
 
 FLAGS = command_flags()
 program_file.define_flags(FLAGS)
-flags.DEFINE_boolean(
-    "advisories", False, "List known bugs of the code, and nothing else.", flag_values=FLAGS
-)
-flags.DEFINE_string("html", None, "Write a page to this file instead.", flag_values=FLAGS)
-flags.DEFINE_string(
-    "trace", None, "A Chrome trace of the program (JSON), for the page.", flag_values=FLAGS
-)
-flags.DEFINE_string(
-    "check", None, "What `pteron compare --json` printed, for the page.", flag_values=FLAGS
-)
+FLAGS.boolean("advisories", False, "List known bugs of the code, and nothing else.")
+FLAGS.string("html", None, "Write a page to this file instead.")
+FLAGS.string("trace", None, "A Chrome trace of the program (JSON), for the page.")
+FLAGS.string("check", None, "What `pteron compare --json` printed, for the page.")
 
 
 def run(positional: list[str]) -> bool:

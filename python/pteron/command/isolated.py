@@ -5,8 +5,6 @@
 The process is a fork, so the work sees what was made before; only arrays come back.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import select

@@ -6,8 +6,6 @@ pteron --version
 
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.metadata
 import os

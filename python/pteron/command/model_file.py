@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from pteron.command.usage import UsageError, nearest, pairs
+from pteron.command.usage import Flags, UsageError, nearest, pairs
 
 if TYPE_CHECKING:  # torch is imported when a model is, not for --help
     from pteron.exir.backend.partitioner import Partitioner
@@ -31,27 +31,22 @@ a dict of methods, each one of these: {"prefill": (model.prefill, (x,)), "decode
 FILE.pt2, which torch.export.save wrote, can be given instead."""
 
 
-def define_flags(values: flags.FlagValues) -> None:
+def define_flags(values: Flags) -> None:
     """Options of export and lowering."""
-    flags.DEFINE_list(
-        "backend",
-        ["cpu"],
-        "cpu, cuda or metal, or several in the order in which they choose.",
-        flag_values=values,
+    values.list(
+        "backend", ["cpu"], "cpu, cuda or metal, or several in the order in which they choose."
     )
-    flags.DEFINE_multi_string(
+    values.multi_string(
         "option",
         [],
         "BACKEND.OPTION=VALUE, as cpu.weights=shared; may be repeated. What there is, an unknown"
         " one lists.",
-        flag_values=values,
     )
-    flags.DEFINE_multi_string(
+    values.multi_string(
         "dynamic",
         [],
         "[METHOD/]INPUT.DIM=[NAME:]MIN..MAX, as image.0=1..8: a dimension that may change;"
         " dimensions of one NAME are equal. May be repeated.",
-        flag_values=values,
     )
 
 

@@ -10,9 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from absl import flags
-
-from pteron.command.usage import UsageError, nearest
+from pteron.command.usage import Flags, UsageError, nearest
 from pteron.runtime import InvalidProgramError, Limits, Method, MethodMeta, Program, Runtime
 
 if TYPE_CHECKING:
@@ -33,13 +31,12 @@ class Known:
     image: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
-def define_flags(flag_values: flags.FlagValues, name: str = "data") -> None:
-    flags.DEFINE_multi_string(
+def define_flags(flag_values: Flags, name: str = "data") -> None:
+    flag_values.multi_string(
         name,
         [],
         "A .ptd file with what the program keeps outside; may be repeated. By default those that"
         " `pteron export` wrote beside it.",
-        flag_values=flag_values,
     )
 
 

@@ -11,8 +11,6 @@ A program that is not trusted: --isolated loads and runs its code in a process o
 open no file or device, use no network, start or signal no process, and allocate --memory at most.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math
@@ -22,8 +20,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from absl import flags
-
 from pteron.command import isolated, program_file, values
 from pteron.command.usage import UsageError, command_flags, only
 from pteron.runtime import Limits, MethodMeta, Program, PteronError, Runtime
@@ -31,23 +27,16 @@ from pteron.runtime import Limits, MethodMeta, Program, PteronError, Runtime
 FLAGS = command_flags()
 program_file.define_flags(FLAGS)
 values.define_flags(FLAGS)
-flags.DEFINE_list(
+FLAGS.list(
     "limits",
     [],
     "What it may use: run_time (seconds), instructions, planned_bytes, load_bytes; such as"
     " run_time=0.5,planned_bytes=67108864.",
-    flag_values=FLAGS,
 )
-flags.DEFINE_boolean(
-    "isolated", False, "Run the program's code in a process without rights.", flag_values=FLAGS
-)
-flags.DEFINE_integer(
-    "memory", 4096, "MB that it may allocate if --isolated.", lower_bound=1, flag_values=FLAGS
-)
-flags.DEFINE_string("method", None, "Its only one, or forward.", flag_values=FLAGS)
-flags.DEFINE_string(
-    "output", None, "A file .npz, .safetensors or .npy.", short_name="o", flag_values=FLAGS
-)
+FLAGS.boolean("isolated", False, "Run the program's code in a process without rights.")
+FLAGS.integer("memory", 4096, "MB that it may allocate if --isolated.", lower_bound=1)
+FLAGS.string("method", None, "Its only one, or forward.")
+FLAGS.string("output", None, "A file .npz, .safetensors or .npy.", short_name="o")
 
 
 def run(positional: list[str]) -> bool:

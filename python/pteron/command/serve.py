@@ -10,29 +10,21 @@ program was exported for (--batch), and transcribes one audio at a time. After S
 takes no more connections, and ends when the running answers are complete.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
-
-from absl import flags
 
 from pteron.command import program_file
 from pteron.command.usage import UsageError, command_flags, only
 
 FLAGS = command_flags()
 program_file.define_flags(FLAGS)
-flags.DEFINE_string("host", "127.0.0.1", "0.0.0.0 is all interfaces.", flag_values=FLAGS)
-flags.DEFINE_integer("port", 8000, "0 takes a free one.", flag_values=FLAGS)
-flags.DEFINE_string("name", None, "Of the model; by default the file's.", flag_values=FLAGS)
-flags.DEFINE_integer("max-queue", 64, "What may wait for its turn.", flag_values=FLAGS)
-flags.DEFINE_integer("max-prompt", None, "Tokens of a prompt.", flag_values=FLAGS)
-flags.DEFINE_integer(
-    "max-body", None, "Bytes of a request; by default 1 MiB, of audio 25 MiB.", flag_values=FLAGS
-)
-flags.DEFINE_integer("max-seconds", 7200, "Seconds of audio.", flag_values=FLAGS)
-flags.DEFINE_integer(
-    "drain-seconds", 60, "For running answers, after SIGTERM or Ctrl-C.", flag_values=FLAGS
-)
+FLAGS.string("host", "127.0.0.1", "0.0.0.0 is all interfaces.")
+FLAGS.integer("port", 8000, "0 takes a free one.")
+FLAGS.string("name", None, "Of the model; by default the file's.")
+FLAGS.integer("max-queue", 64, "What may wait for its turn.")
+FLAGS.integer("max-prompt", None, "Tokens of a prompt.")
+FLAGS.integer("max-body", None, "Bytes of a request; by default 1 MiB, of audio 25 MiB.")
+FLAGS.integer("max-seconds", 7200, "Seconds of audio.")
+FLAGS.integer("drain-seconds", 60, "For running answers, after SIGTERM or Ctrl-C.")
 
 
 def run(positional: list[str]) -> bool:

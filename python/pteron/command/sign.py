@@ -10,8 +10,6 @@ openssl genpkey -algorithm ed25519 -out key.pem
 openssl pkey -in key.pem -pubout -out pub.pem
 """
 
-from __future__ import annotations
-
 import base64
 import datetime
 import hashlib
@@ -20,8 +18,6 @@ import mmap
 from pathlib import Path
 from typing import Any
 
-from absl import flags
-
 from pteron.command import program_file
 from pteron.command.usage import UsageError, command_flags, only
 from pteron.exir._serialize.container import PROGRAM, TENSOR_DATA, Chunks, open_container
@@ -29,41 +25,24 @@ from pteron.runtime import Runtime, Verification
 from pteron.runtime.python import load_policy
 
 FLAGS = command_flags()
-flags.DEFINE_string("key", None, "The private key, in PEM.", flag_values=FLAGS)
+FLAGS.string("key", None, "The private key, in PEM.")
 program_file.define_flags(FLAGS, "weights")
-flags.DEFINE_string(
-    "output",
-    None,
-    "The signature; by default beside the program.",
-    short_name="o",
-    flag_values=FLAGS,
-)
-flags.DEFINE_string(
+FLAGS.string("output", None, "The signature; by default beside the program.", short_name="o")
+FLAGS.string(
     "bundle",
     None,
     "Also write this bundle of OpenSSF's model signing, which `model_signing verify key` takes of"
     " the files' folder; ECDSA P-256 only.",
-    flag_values=FLAGS,
 )
-flags.DEFINE_string(
+FLAGS.string(
     "certificate",
     None,
     "For --bundle: the key's certificate, and those between it and the root, in PEM. It is verified"
     " with the root then: `model_signing verify certificate`, `pteron verify --bundle --root`.",
-    flag_values=FLAGS,
 )
-flags.DEFINE_integer(
-    "version",
-    0,
-    "Of the program; who runs it can refuse lower ones.",
-    lower_bound=0,
-    flag_values=FLAGS,
-)
-flags.DEFINE_string(
-    "expires",
-    None,
-    "When the signature ends, in UTC: 2027-01-31 or 2027-01-31T12:00:00Z.",
-    flag_values=FLAGS,
+FLAGS.integer("version", 0, "Of the program; who runs it can refuse lower ones.", lower_bound=0)
+FLAGS.string(
+    "expires", None, "When the signature ends, in UTC: 2027-01-31 or 2027-01-31T12:00:00Z."
 )
 
 

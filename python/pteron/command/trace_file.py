@@ -1,7 +1,5 @@
 """A Chrome trace of a program as part of a page: time by operator, and memory over time."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from pathlib import Path

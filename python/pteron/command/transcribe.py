@@ -9,28 +9,20 @@ samples of one channel at the model's rate. The text goes to stdout after each w
 time it took to stderr.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import sys
 import time
-
-from absl import flags
 
 from pteron.command import program_file
 from pteron.command.usage import UsageError, command_flags, only
 
 FLAGS = command_flags()
 program_file.define_flags(FLAGS)
-flags.DEFINE_string(
-    "language", None, "As en or english; by default what the model hears.", flag_values=FLAGS
-)
-flags.DEFINE_string("task", None, "transcribe, or translate into English.", flag_values=FLAGS)
-flags.DEFINE_boolean("timestamps", False, "A line for each segment.", flag_values=FLAGS)
-flags.DEFINE_enum(
-    "raw", None, ["s16le", "f32le"], "Samples of a pipe without a header.", flag_values=FLAGS
-)
+FLAGS.string("language", None, "As en or english; by default what the model hears.")
+FLAGS.string("task", None, "transcribe, or translate into English.")
+FLAGS.boolean("timestamps", False, "A line for each segment.")
+FLAGS.enum("raw", None, ["s16le", "f32le"], "Samples of a pipe without a header.")
 
 
 def run(positional: list[str]) -> bool:

@@ -7,19 +7,13 @@ Weights are a state dict of the same module: a file .safetensors, or one that to
 weights_only=True; several files are joined. The file must be trusted as its code is.
 """
 
-from __future__ import annotations
-
 import json
-
-from absl import flags
 
 from pteron.command.usage import UsageError, command_flags, only
 
 FLAGS = command_flags()
-flags.DEFINE_string("output", None, "The program file, *.pte.", short_name="o", flag_values=FLAGS)
-flags.DEFINE_bool(
-    "strict", True, "Names that are no weights of the program are an error.", flag_values=FLAGS
-)
+FLAGS.string("output", None, "The program file, *.pte.", short_name="o")
+FLAGS.boolean("strict", True, "Names that are no weights of the program are an error.")
 
 
 def run(positional: list[str]) -> bool:

@@ -1,13 +1,11 @@
 """Shared by all commands: flags, help, messages."""
 
-from __future__ import annotations
-
 import contextlib
 import difflib
 import json
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
 from typing import Any
 
@@ -24,12 +22,31 @@ class CannotRunHere(Exception):
     """The program may be valid, but this machine cannot run it."""
 
 
-def command_flags() -> flags.FlagValues:
+def _of_flags(define: Callable[..., object]) -> Callable[..., None]:
+    def method(self: flags.FlagValues, *arguments: object, **options: object) -> None:
+        define(*arguments, **options, flag_values=self)
+
+    return method
+
+
+class Flags(flags.FlagValues):
+    """A command's flags: `FLAGS.string(...)` is `flags.DEFINE_string(..., flag_values=FLAGS)`."""
+
+    boolean = _of_flags(flags.DEFINE_boolean)
+    enum = _of_flags(flags.DEFINE_enum)
+    float = _of_flags(flags.DEFINE_float)
+    integer = _of_flags(flags.DEFINE_integer)
+    list = _of_flags(flags.DEFINE_list)
+    multi_string = _of_flags(flags.DEFINE_multi_string)
+    string = _of_flags(flags.DEFINE_string)
+
+
+def command_flags() -> Flags:
     """The flags of all commands; each adds its own."""
-    values = flags.FlagValues()  # type: ignore[no-untyped-call]
-    flags.DEFINE_boolean("help", False, "Print this.", short_name="h", flag_values=values)
-    flags.DEFINE_boolean("json", False, "Print one JSON object instead.", flag_values=values)
-    flags.DEFINE_boolean("traceback", False, "Print where errors come from.", flag_values=values)
+    values = Flags()  # type: ignore[no-untyped-call]
+    values.boolean("help", False, "Print this.", short_name="h")
+    values.boolean("json", False, "Print one JSON object instead.")
+    values.boolean("traceback", False, "Print where errors come from.")
     return values
 
 

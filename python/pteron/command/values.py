@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from absl import flags
 
 from pteron.command.program_file import Known
-from pteron.command.usage import UsageError, nearest
+from pteron.command.usage import Flags, UsageError, nearest
 from pteron.runtime import MethodMeta, ScalarMeta, TensorInfo
 from pteron.runtime.python.scalar_type import NUMPY_NAMES
 
@@ -27,8 +26,8 @@ _IMAGE = re.compile(rf"(.*?(?:{'|'.join(map(re.escape, _IMAGES))}))(?::(.*))?", 
 _ORDERS = ("RGB", "BGR")
 
 
-def define_flags(values: flags.FlagValues) -> None:
-    flags.DEFINE_multi_string(
+def define_flags(values: Flags) -> None:
+    values.multi_string(
         "input",
         [],
         "NAME=VALUE, where NAME is an input or its position and VALUE is `random`, `random:2,16`"
@@ -39,7 +38,6 @@ def define_flags(values: flags.FlagValues) -> None:
         ":channel_order=BGR`; size is height,width. By default mean, std and channel_order are what"
         " the program's constant methods of these names return (pteron export --constant).",
         short_name="i",
-        flag_values=values,
     )
 
 

@@ -11,47 +11,27 @@ certificates in PEM. Nothing is asked on a network:
 pteron verify model.pte --bundle=model.sig --root=root.pem --identity=release@example.com
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
-
-from absl import flags
 
 from pteron.command import bundle, program_file
 from pteron.command.usage import UsageError, command_flags, only
 from pteron.runtime import LoadPolicy, Runtime, Verification
 
 FLAGS = command_flags()
-flags.DEFINE_multi_string(
-    "key", [], "A trusted public key, in PEM; may be repeated: one is enough.", flag_values=FLAGS
-)
+FLAGS.multi_string("key", [], "A trusted public key, in PEM; may be repeated: one is enough.")
 program_file.define_flags(FLAGS, "weights")
-flags.DEFINE_string(
-    "signature", None, "The signature; by default beside the program.", flag_values=FLAGS
-)
-flags.DEFINE_integer(
-    "minimum_version", 0, "The least version to take.", lower_bound=0, flag_values=FLAGS
-)
-flags.DEFINE_string(
-    "bundle", None, "A bundle instead of the signature; with --key or --root.", flag_values=FLAGS
-)
-flags.DEFINE_string(
+FLAGS.string("signature", None, "The signature; by default beside the program.")
+FLAGS.integer("minimum_version", 0, "The least version to take.", lower_bound=0)
+FLAGS.string("bundle", None, "A bundle instead of the signature; with --key or --root.")
+FLAGS.string(
     "root",
     None,
     "Whom certificates in the bundle are from: sigstore's trusted_root.json, or certificates, PEM.",
-    flag_values=FLAGS,
 )
-flags.DEFINE_string(
-    "identity", None, "Whose the certificate must be, as a mail address.", flag_values=FLAGS
-)
-flags.DEFINE_string(
-    "issuer",
-    None,
-    "With sigstore's root: who authenticated the identity, a URL.",
-    flag_values=FLAGS,
-)
+FLAGS.string("identity", None, "Whose the certificate must be, as a mail address.")
+FLAGS.string("issuer", None, "With sigstore's root: who authenticated the identity, a URL.")
 
 
 def run(positional: list[str]) -> bool:

@@ -1,7 +1,5 @@
 """Backends by name, with options as strings or values."""
 
-from __future__ import annotations
-
 import dataclasses
 import typing
 from collections.abc import Mapping, Sequence

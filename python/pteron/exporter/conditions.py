@@ -1,8 +1,6 @@
 """Conditions in the Python code of models that may have the same value for all inputs: one outcome
 is nothing but an error or a warning, or changes nothing (`if mask.any(): x[mask] = 0`)."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import itertools

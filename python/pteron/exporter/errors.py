@@ -1,7 +1,5 @@
 """Errors of `pteron.export`."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable
 

@@ -6,8 +6,6 @@
 It calls `torch.export.export`, `to_edge_transform_and_lower` and `to_executorch`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import os

@@ -1,8 +1,6 @@
 """What forward() reads in Python, which torch.export refuses: buffers (`if self.initialized:`), and
 values in checks (`assert (x >= 0).all()`)."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 from collections.abc import Iterator

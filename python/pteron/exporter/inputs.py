@@ -1,7 +1,5 @@
 """Example inputs of a method, as the caller gave them."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import inspect
@@ -45,7 +43,8 @@ def inputs_of(
             f"method {name!r}: found {len(args) + len(kwargs)} example inputs; expected those of"
             f" {takes} ({error}){_instead(forward, args, kwargs)}"
         ) from error
-    check_tensors(name, "example input", [*map(_numbered, enumerate(args)), *kwargs.items()])
+    numbered = ((str(index), value) for index, value in enumerate(args))
+    check_tensors(name, "example input", [*numbered, *kwargs.items()])
     arrays = [
         str(key)
         for key, value in [*enumerate(args), *kwargs.items()]
@@ -90,10 +89,6 @@ def _instead(forward: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping
     missing = [name for name in missing if name not in given]
     example = ", ".join(f"{name!r}: ..." for name in [*names[: len(args)], *kwargs, *missing])
     return f"\ntry:  {{{example}}}, by name" if missing else ""
-
-
-def _numbered(item: tuple[int, Any]) -> tuple[str, Any]:
-    return str(item[0]), item[1]
 
 
 def check_tensors(name: str, what: str, values: Iterable[tuple[str, Any]]) -> None:

@@ -1,7 +1,5 @@
 """Modules as torch.export sees them, and their state after it."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import operator

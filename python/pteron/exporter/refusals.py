@@ -1,7 +1,5 @@
 """Why a model cannot be exported: what it, or torch.export, raises, with a remedy."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

@@ -1,7 +1,5 @@
 """Modules of TorchScript, also inside others: torch.export traces what runs in them, not them."""
 
-from __future__ import annotations
-
 import copy
 import inspect
 from typing import Any

@@ -1,7 +1,5 @@
 """Sizes that dynamic_shapes lets change: in example inputs, and where forward() reads them."""
 
-from __future__ import annotations
-
 import contextlib
 import inspect
 import sys

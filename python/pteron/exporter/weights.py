@@ -4,8 +4,6 @@ pteron.export(model, (x,), "model.pte", options={"cpu.updatable_weights": True})
 pteron.update_weights("model.pte", trained.state_dict(), "trained.pte")
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import os

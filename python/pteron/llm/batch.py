@@ -11,8 +11,6 @@ There is no thread of its own: a thread that waits for a token runs a step for a
 turns with those that begin others.
 """
 
-from __future__ import annotations
-
 import collections
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence

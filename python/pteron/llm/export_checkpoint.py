@@ -3,8 +3,6 @@
 pteron.llm.export("folder", "model.pte", quantize="int8", max_length=4096)
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

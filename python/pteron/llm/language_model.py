@@ -5,8 +5,6 @@ each row are. All that a step of decoding needs is state, so that steps can be q
 each as one CUDA graph, without the host in between.
 """
 
-from __future__ import annotations
-
 import inspect
 import sys
 from typing import Any

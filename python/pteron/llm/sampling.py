@@ -3,8 +3,6 @@
 Each of the settings is a tensor [batch], so that rows may differ.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

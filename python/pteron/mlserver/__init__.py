@@ -7,8 +7,6 @@ is a model-settings.json for `mlserver start FOLDER`. Needs `pip install 'pteron
 docs/ray.md has a page's part on it.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor

@@ -10,8 +10,6 @@
 Needs `pip install 'pteron[ray]'`. docs/ray.md describes both.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from pteron.ray.predictor import Predictor as Predictor

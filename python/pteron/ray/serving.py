@@ -3,8 +3,6 @@
 serve.run(pteron.ray.deployment("model.pte"))
 """
 
-from __future__ import annotations
-
 import asyncio
 import io
 import json

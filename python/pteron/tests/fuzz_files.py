@@ -1,7 +1,5 @@
 """Files that the command reads: whatever is in them, they are read, or an error that it reports."""
 
-from __future__ import annotations
-
 import io
 import json
 import sys

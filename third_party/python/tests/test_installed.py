@@ -1,7 +1,5 @@
 """What the build links to of an environment that it did not make."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

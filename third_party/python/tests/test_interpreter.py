@@ -1,7 +1,5 @@
 """The probe of an interpreter, and the private one that the build runs."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

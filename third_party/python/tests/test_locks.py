@@ -1,7 +1,5 @@
 """What the locks promise: everything pinned by hash, for each supported Python, and complete."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """How a lock is made of pip's report."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from third_party.python import update_locks

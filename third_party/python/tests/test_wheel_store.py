@@ -1,7 +1,5 @@
 """The wheel store: what it installs, what it reuses, and what it says when a wheel is not there."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

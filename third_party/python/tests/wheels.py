@@ -1,7 +1,5 @@
 """Tiny wheels and a pip that finds only them, for the tests of the wheel store."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -2,7 +2,6 @@
 //
 // If the first byte is odd, the rest is a header, with a length and data that fit it.
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>

@@ -1,7 +1,5 @@
 """The archive, unpacked in a clean folder: programs are built with it without Bazel."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """The command over small checks and environments made here; no model is lowered."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import sys

@@ -1,7 +1,5 @@
 """The wheel, unpacked, beside the wheels that it requires and nothing else of ours."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

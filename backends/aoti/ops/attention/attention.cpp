@@ -9,10 +9,6 @@
 
 namespace pteron::aoti::ops {
 
-using slim::DType;
-using slim::SlimTensor;
-using slim::TensorPtr;
-
 namespace {
 constexpr int64_t kMaxItems = 256;
 }  // namespace

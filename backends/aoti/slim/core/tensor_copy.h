@@ -5,8 +5,6 @@
 // Thread-safe for disjoint memory.
 #pragma once
 
-#include <cstdint>
-
 #include "pteron/backends/aoti/slim/core/slim_tensor.h"
 #include "pteron/runtime/core/error.h"
 

@@ -1,7 +1,5 @@
 """Small tokenizers with the parts that those of known families of models have."""
 
-from __future__ import annotations
-
 import pydoc_data.topics
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """HFTokenizer's ids and texts are those of the package tokenizers."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

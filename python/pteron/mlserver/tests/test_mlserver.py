@@ -1,7 +1,5 @@
 """A process of MLServer on this machine, called with Triton's clients by REST and gRPC."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import contextlib
 import json

@@ -1,7 +1,5 @@
 """A cluster of two nodes of this machine, and programs, for all tests."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

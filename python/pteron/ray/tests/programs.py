@@ -1,7 +1,5 @@
 """Programs that the tests of this folder run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`pteron export --ray`: on the cluster of the other tests, and without one."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """`pteron.ray.Predictor`, alone and in Ray Data."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import shutil

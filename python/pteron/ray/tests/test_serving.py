@@ -1,7 +1,5 @@
 """Programs in Ray Serve."""
 
-from __future__ import annotations
-
 import asyncio
 import concurrent.futures
 import http.client

@@ -1,7 +1,5 @@
 """Models, each compiled by Inductor to other code; a function each, as a build rule takes it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

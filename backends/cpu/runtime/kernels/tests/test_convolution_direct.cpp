@@ -129,6 +129,19 @@ double expected(const ConvolutionShape& s, const ConvolutionTensors& t, int64_t 
   return sum;
 }
 
+// With a dense weight that is not channels last, and outputs that are.
+ConvolutionTensors tensors_of(const ConvolutionShape& s, const std::vector<float>& in,
+                              const std::vector<float>& weight, const float* bias, float* out,
+                              bool in_is_channels_last = true) {
+  return {in.data(),
+          strides_of(s.in_channels, s.in, in_is_channels_last),
+          weight.data(),
+          strides_of(s.in_channels / s.groups, s.kernel, false),
+          bias,
+          out,
+          strides_of(s.out_channels, s.out, true)};
+}
+
 using Way = void (*)(const ConvolutionShape&, const ConvolutionTensors&, const TileKernels&);
 
 struct Layout {
@@ -211,13 +224,7 @@ TEST_P(DirectConvolution, LongSumsAreAccurate) {
   for (float& value : in) value = std::max(value, 0.0f);
   const std::vector<float> weight = numbers(s.out_channels * s.in_channels * s.kernel_area());
   std::vector<float> out(s.batch * s.out_channels);
-  const ConvolutionTensors t{in.data(),
-                             strides_of(s.in_channels, s.in, true),
-                             weight.data(),
-                             strides_of(s.in_channels, s.kernel, false),
-                             nullptr,
-                             out.data(),
-                             strides_of(s.out_channels, s.out, true)};
+  const ConvolutionTensors t = tensors_of(s, in, weight, nullptr, out.data());
   for (const Way way : {convolve_by_positions, convolve_by_channels}) {
     way(s, t, kernels());
     double errors = 0, squares = 0;
@@ -279,13 +286,7 @@ void check_panels(PanelWay way,
       const ThreadLimit limit(threads);
       const bool last = threads != 5 || !any_layout || is_depthwise(s), adds = threads != 1;
       std::vector<float> out(count + 16, 1234.5f);
-      ConvolutionTensors t{in.data(),
-                           strides_of(s.in_channels, s.in, last),
-                           weight.data(),
-                           strides_of(in_group, s.kernel, false),
-                           bias.data(),
-                           out.data(),
-                           strides_of(s.out_channels, s.out, true)};
+      ConvolutionTensors t = tensors_of(s, in, weight, bias.data(), out.data(), last);
       const std::vector<float> data = arrange(s, t);
       PanelTensors panels{t.in, t.in_strides, {data.data(), 16}, t.out, t.out_strides};
       if (adds) {
@@ -394,13 +395,7 @@ TEST_P(DirectConvolution, WinogradOfWhatIsNotFiniteIsTheDefinition) {
   const std::vector<float> bias = numbers(s.out_channels);
   const std::vector<float> residual = numbers(s.out_channels * s.out_area());
   std::vector<float> out(residual.size());
-  const ConvolutionTensors t{in.data(),
-                             in_strides,
-                             weight.data(),
-                             strides_of(s.in_channels, s.kernel, false),
-                             bias.data(),
-                             out.data(),
-                             strides_of(s.out_channels, s.out, true)};
+  const ConvolutionTensors t = tensors_of(s, in, weight, bias.data(), out.data());
   const std::vector<float> data = transformed(s, t);
   PanelTensors panels{t.in, t.in_strides, {data.data(), 16}, t.out, t.out_strides};
   panels.residual = residual.data();
@@ -433,13 +428,7 @@ TEST_P(DirectConvolution, WinogradIsAccurate) {
   for (float& value : in) value = std::max(value, 0.0f);
   const std::vector<float> weight = numbers(s.out_channels * s.in_channels * 9);
   std::vector<float> out(s.out_channels * s.out_area());
-  const ConvolutionTensors t{in.data(),
-                             strides_of(s.in_channels, s.in, true),
-                             weight.data(),
-                             strides_of(s.in_channels, s.kernel, false),
-                             nullptr,
-                             out.data(),
-                             strides_of(s.out_channels, s.out, true)};
+  const ConvolutionTensors t = tensors_of(s, in, weight, nullptr, out.data());
   double errors[2] = {}, squares = 0;
   for (const bool is_winograd : {false, true}) {
     const std::vector<float> data = is_winograd ? transformed(s, t) : arranged(s, t);
