@@ -84,16 +84,17 @@ def _fused() -> Iterator[Json]:
         )
 
 
-#: Rows, and columns of each weight that is not quantized.
-_PLAIN_SIZES = [(64, 16), (192, 144, 16), (64, 2048, 16, 48), (4096, 16), (16384, 16), (64, 4112)]
+#: Rows, and columns of each weight that is not quantized; the last with several strips a block.
+_PLAIN_SIZES = [(64, 16), (192, 144, 16), (64, 64, 16, 48), (2048, 16), (64, 2112)]
 
 
 def _plain() -> Iterator[Json]:
     for dtype in (torch.bfloat16, torch.float16):
-        for k, *columns in _PLAIN_SIZES:
+        for k, *columns in _PLAIN_SIZES[: None if dtype is torch.bfloat16 else 4]:
             n, norm = sum(columns), numbers(k, dtype=dtype, seed=4)
             x, residual = numbers(1, k, dtype=dtype, seed=3) / 4, numbers(1, n, dtype=dtype, seed=5)
-            for what in ("", "norm", "norm residual", "norm gated"):
+            whats = ("product", "norm", "norm residual", "norm gated")
+            for what in whats if k * n < 1 << 15 else whats[3:]:
                 parts = columns[:1] * 2 if "gated" in what else columns
                 weights: list[torch.Tensor | None] = [
                     numbers(size, k, dtype=dtype, seed=i) / 64 for i, size in enumerate(parts)
