@@ -12,7 +12,7 @@ Dequantized weights, which a bfloat16 model would round, and accumulators are fl
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -263,7 +263,7 @@ class _Surroundings:
     def __bool__(self) -> bool:
         return bool(self.norm or self.gate or self.residual)
 
-    def insert(self, weights: dict[str, Node | None], columns: int) -> Node:
+    def insert(self, weights: Mapping[str, Node | None], columns: int) -> Node:
         """A GEMM fused with them, which replaces the last of what it is fused with."""
         inputs = {
             **{"x": self.x, "norm": self.norm.weight if self.norm else None},
