@@ -70,7 +70,7 @@ def device_from_constants() -> Context:
 
 #: The first lines of a kernel, below Inductor's decorator of it.
 _HEAD = re.compile(r"(^\)\n@triton\.jit\ndef [\w.]+\(.*\):\n)", re.MULTILINE)
-_WAIT = "    tl.extra.cuda.gdc_wait()\n    tl.extra.cuda.gdc_launch_dependents()\n"
+_WAIT = "    tl.extra.cuda.gdc_launch_dependents()\n    tl.extra.cuda.gdc_wait()\n"
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ Dequantized weights, which a bfloat16 model would round, and accumulators are fl
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -67,12 +67,17 @@ def pack_for_tensor_cores(program: ExportedProgram, fuse: bool = False) -> None:
     of query, key and value, become one.
 
     Args:
-        fuse: GEMMs of one row with what surrounds them; needs compute capability 8.0.
+        fuse: GEMMs of one row with what surrounds them, also with weights that are not quantized;
+            needs compute capability 8.0.
     """
     rewriter = _Rewriter(program, (*_BYTES, torch.float8_e4m3fn))
     alike: dict[Any, list[tuple[Node, Sequence[Node], Node | None, _Fragments]]] = {}
+    plain: dict[Any, list[tuple[Node, Node]]] = {}
     for node, left, right, bias in rewriter.gemms():
         if (weight := rewriter.weight(right)) is None:
+            if fuse and not bias and (origin := rewriter.rows(right)) is not None:
+                key = (viewed(left), str(left.meta["val"].shape))
+                plain.setdefault(key, []).append((node, origin))
             continue
         scale = None if bias else rewriter.scale_after(node)
         scaled = weight.times(scale[1]) if scale else weight
@@ -87,6 +92,8 @@ def pack_for_tensor_cores(program: ExportedProgram, fuse: bool = False) -> None:
             replace_node(scale[0], scale[0].args[0])  # type: ignore[arg-type]
     for members in alike.values():
         _replace_by_fragments(rewriter.constants, members, fuse)
+    for pairs in plain.values():
+        _fuse_plain(rewriter.constants, pairs)
     rewriter.finish()
 
 
@@ -133,6 +140,19 @@ class _Rewriter:
         while node is not None and node not in self.constants:
             node = next(iter(node.all_input_nodes), None)
         return node
+
+    def rows(self, right: Node) -> Node | None:
+        """The constant, [columns, rows], of which the weight of a GEMM is the transpose, if a fused
+        GEMM takes it."""
+        if right.target not in _PERMUTES:
+            return None
+        (node,) = right.all_input_nodes
+        value = node.meta["val"]
+        if node not in self.constants or right.args[1] not in ([1, 0], [-1, -2]):
+            return None
+        fits = value.dtype in (torch.bfloat16, torch.float16) and value.is_contiguous()
+        fits &= value.shape[0] % quantized_mma.STRIP == 0 == value.shape[1] % quantized_mma.CHUNK
+        return node if fits and value.storage_offset() * value.itemsize % 16 == 0 else None
 
     def scale_after(self, node: Node) -> tuple[Node, torch.Tensor] | None:
         """The multiplication of the GEMM's result, its only use, by a constant for each column, and
@@ -225,30 +245,91 @@ class _Fragments:
         return cls(kind, weight.values, scale, grouped.zero_point)
 
 
+class _Surroundings:
+    """What GEMMs of one left operand, of one row, are fused with."""
+
+    def __init__(self, constants: ProgramConstants, nodes: Sequence[Node], even: bool) -> None:
+        left = nodes[0].args[-2]
+        assert isinstance(left, Node)
+        self.norm = norm_of(left, nodes)
+        if self.norm and self.norm.weight not in constants:
+            self.norm = None  # it is read before kernels of this call have ended
+        biased = any(node.target is _aten.addmm.default for node in nodes)
+        self.gate = gate_of(nodes) if even and not biased and len(nodes) == 2 else None
+        self.residual = residual_of(nodes[0]) if not biased and len(nodes) == 1 else None
+        self.x = self.norm.x if self.norm else left
+        self.last = self.gate[0] if self.gate else (self.residual or nodes)[0]
+
+    def __bool__(self) -> bool:
+        return bool(self.norm or self.gate or self.residual)
+
+    def insert(self, weights: Mapping[str, Node | None], columns: int) -> Node:
+        """A GEMM fused with them, which replaces the last of what it is fused with."""
+        inputs = {
+            **{"x": self.x, "norm": self.norm.weight if self.norm else None},
+            **{"residual": self.residual[1] if self.residual else None, **weights},
+        }
+        given = {name: node for name, node in inputs.items() if node is not None}
+
+        def multiply(*values: torch.Tensor) -> torch.Tensor:
+            named = dict(zip(given, values, strict=True))
+            residual = named.get("residual")
+            product: torch.Tensor = quantized_mma.FUSED_MMA(
+                named["x"].reshape(1, -1),
+                *(named.get(name) for name in _WEIGHTS),
+                columns,
+                named.get("norm"),
+                self.norm.epsilon if self.norm else 0.0,
+                None if residual is None else residual.reshape(1, -1),
+                self.gate is not None,
+            )
+            is_last = self.gate or self.residual
+            return product.reshape(self.last.meta["val"].shape) if is_last else product
+
+        product = insert_trace(self.last, multiply, list(given.values()))
+        assert isinstance(product, Node)
+        if self.gate or self.residual:
+            replace_node(self.last, product)
+        return product
+
+
+#: Arguments of a fused GEMM.
+_WEIGHTS = ("weight", "second", "third", "scales", "zero_points")
+
+
+def _fuse_plain(constants: ProgramConstants, pairs: Sequence[tuple[Node, Node]]) -> None:
+    """Fuses GEMMs of one left operand and constants, [columns, rows], with what surrounds them."""
+    nodes, weights = [node for node, _ in pairs], [weight for _, weight in pairs]
+    widths = [weight.meta["val"].shape[0] for weight in weights]
+    rows, depth = nodes[0].args[-2].meta["val"].shape  # type: ignore[union-attr]
+    is_row = statically_known_true(rows == 1) and depth <= quantized_mma.MOST_NORMALIZED
+    if not is_row or len(weights) > 3:
+        return
+    if around := _Surroundings(constants, nodes, len(set(widths)) == 1):
+        swapped = -1 if around.gate and around.gate[1] else 1
+        product = around.insert(dict(zip(_WEIGHTS, weights[::swapped], strict=False)), sum(widths))
+        if not (around.gate or around.residual):
+            _split(product, [(node, ()) for node in nodes], widths, widths)
+
+
 def _replace_by_fragments(
     constants: ProgramConstants,
     members: Sequence[tuple[Node, Sequence[Node], Node | None, _Fragments]],
     fuse: bool,
 ) -> None:
     """Replaces GEMMs of one left operand, with weights of one kind, by one."""
-    first, bias, origin, _ = members[0]
+    first, _, origin, _ = members[0]
     assert origin is not None
     nodes, weights = [node for node, *_ in members], [weight for *_, weight in members]
     left = first.args[-2]
     assert isinstance(left, Node)
     rows, depth = left.meta["val"].shape
     fuse &= bool(statically_known_true(rows == 1)) and depth <= quantized_mma.MOST_NORMALIZED
-    norm = norm_of(left, nodes) if fuse else None
-    if norm and norm.weight not in constants:  # it is read before kernels of this call have ended
-        norm = None
-    is_plain = fuse and not any(bias for _, bias, *_ in members)
-    gate = gate_of(nodes) if is_plain and len(nodes) == 2 else None
-    residual = residual_of(first) if is_plain and len(nodes) == 1 else None
-    shapes = {weight.values.shape for weight in weights}
-    if gate and (len(shapes) > 1 or weights[0].values.shape[1] % (quantized_mma.STRIP // 2)):
-        gate = None
-    widths = [-(-weight.values.shape[1] // quantized_mma.STRIP) for weight in weights]
-    sizes = [width * quantized_mma.STRIP for width in widths]
+    columns = [weight.values.shape[1] for weight in weights]
+    even = len(set(columns)) == 1 and columns[0] % (quantized_mma.STRIP // 2) == 0
+    around = _Surroundings(constants, nodes, even) if fuse else None
+    gate = around.gate if around else None
+    sizes = [-(-width // quantized_mma.STRIP) * quantized_mma.STRIP for width in columns]
 
     def joined(parameters: Sequence[torch.Tensor]) -> torch.Tensor:
         if gate:
@@ -257,45 +338,41 @@ def _replace_by_fragments(
 
     values = joined([weight.values.view(torch.uint8) for weight in weights])
     packed = quantized_mma.pack(values.view(weights[0].values.dtype))
-    single = weights[0].values.shape[1]
-    columns = single if len(weights) == 1 else single * 2 if gate else sum(sizes)
+    count = columns[0] if len(weights) == 1 else sum(columns if gate else sizes)
     zeros = [weight.zero_point for weight in weights if weight.zero_point is not None]
     inputs = {
-        "x": norm.x if norm else left,
         "weight": constants.add(origin, packed),
         "scales": constants.add(origin, joined([weight.scale for weight in weights])),
         "zero_points": constants.add(origin, joined(zeros)) if zeros else None,
-        "norm": norm.weight if norm else None,
-        "residual": residual[1] if residual else None,
     }
-    given = {name: node for name, node in inputs.items() if node is not None}
-    last = gate[0] if gate else residual[0] if residual else first
+    if around:
+        product = around.insert(inputs, count)
+        if around.gate or around.residual:
+            return
+    else:
+        given = [node for node in (left, *inputs.values()) if node is not None]
 
-    def multiply(*values: torch.Tensor) -> torch.Tensor:
-        named = dict(zip(given, values, strict=True))
-        x, residual = named["x"], named.get("residual")
-        arguments = (named["weight"], named["scales"], named.get("zero_points"), columns)
-        if not (norm or gate or residual is not None):
-            return quantized_mma.QUANTIZED_MMA(x, *arguments)
-        row = None if residual is None else residual.reshape(1, -1)
-        product: torch.Tensor = quantized_mma.FUSED_QUANTIZED_MMA(
-            x.reshape(1, -1),
-            *arguments,
-            named.get("norm"),
-            norm.epsilon if norm else 0.0,
-            row,
-            gate is not None,
-        )
-        return product if last is first else product.reshape(last.meta["val"].shape)
+        def multiply(x: torch.Tensor, *weights: torch.Tensor) -> torch.Tensor:
+            zero_points = weights[2] if zeros else None
+            result: torch.Tensor = quantized_mma.QUANTIZED_MMA(x, *weights[:2], zero_points, count)
+            return result
 
-    product = insert_trace(last, multiply, list(given.values()))
-    assert isinstance(product, Node)
-    if last is not first:
-        replace_node(last, product)
-        return
+        inserted = insert_trace(first, multiply, given)
+        assert isinstance(inserted, Node)
+        product = inserted
+    _split(product, [(node, bias) for node, bias, *_ in members], columns, sizes)
+
+
+def _split(
+    product: Node,
+    members: Sequence[tuple[Node, Sequence[Node]]],
+    columns: Sequence[int],
+    sizes: Sequence[int],
+) -> None:
+    """Replaces GEMMs by their `columns` of one GEMM, in which each has `sizes`, and their bias."""
     begin = 0
-    for (node, bias, _, weight), size in zip(members, sizes, strict=True):
-        end = begin + weight.values.shape[1]
+    for (node, bias), width, size in zip(members, columns, sizes, strict=True):
+        end = begin + width
 
         def run(
             product: torch.Tensor,

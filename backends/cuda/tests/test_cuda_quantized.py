@@ -250,7 +250,7 @@ def test_what_surrounds_a_gemm_is_part_of_it(tmp_path: pathlib.Path) -> None:
     with torch.no_grad():
         manager = lower(export(module, inputs))
         path = save(manager, tmp_path, **ON_DEVICE)
-        assert str(manager.explain()).count("aoti_torch_cuda_fused_quantized_mma") >= 1
+        assert str(manager.explain()).count("aoti_torch_cuda_fused_mma") >= 1
         outputs = load(path).load_method("forward").execute(list(inputs))
     for found, expected in zip(outputs, module.exact(*(x.double() for x in inputs)), strict=True):
         assert (torch.as_tensor(found).cuda().double() - expected).norm() < 1e-2 * expected.norm()

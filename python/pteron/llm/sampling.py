@@ -6,6 +6,7 @@ Each of the settings is a tensor [batch], so that rows may differ.
 from collections.abc import Callable
 
 import torch
+import torch.nn.functional as F
 
 SETTINGS: dict[str, float] = {
     "temperature": 0.0,
@@ -19,6 +20,9 @@ SETTINGS: dict[str, float] = {
 
 _ROUNDS, _PARTS = 9, 8
 """Of the search for a threshold: it is found to 8^-9 of the range of logits."""
+
+_PART = 512
+"""Logits among which the likeliest is searched first."""
 
 _NEVER = -104.0
 """A logit relative to the largest one whose probability is 0 in float32."""
@@ -67,7 +71,12 @@ def choose(
 
 
 def _likeliest(logits: torch.Tensor, *others: torch.Tensor) -> torch.Tensor:
-    return logits.argmax(-1)
+    # Inductor does not split an argmax: on a GPU one block would search all of a row.
+    size = logits.shape[-1]
+    parts = F.pad(logits, (0, -size % _PART), value=-torch.inf).unflatten(-1, (-1, _PART))
+    most, places = parts.max(-1)
+    part = most.argmax(-1, keepdim=True)
+    return (part * _PART + places.gather(-1, part))[:, 0]
 
 
 def _sampled(
@@ -95,7 +104,7 @@ def _sampled(
     # The largest of logits with Gumbel noise is a sample of their softmax.
     noise = -_exponential(seed, position, x.shape[-1]).log()
     sampled = torch.where(x >= threshold[:, None], x + noise, -torch.inf)
-    return torch.where(greedy, logits, sampled).argmax(-1)
+    return _likeliest(torch.where(greedy, logits, sampled))
 
 
 def _largest(low: torch.Tensor, holds: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:

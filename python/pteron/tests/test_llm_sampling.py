@@ -116,3 +116,14 @@ def test_a_seed_decides(program: Any) -> None:
     assert torch.equal(draws(1), draws(1))
     assert not torch.equal(draws(1), draws(2))
     assert not torch.equal(draws(1), draws(1 + (1 << 32)))
+
+
+@pytest.mark.parametrize("size", [5, 512, 1300])
+def test_the_first_of_the_likeliest_is_taken(size: int) -> None:
+    logits = torch.zeros(3, size)
+    logits[0, [size // 2, size - 1]] = 3.0
+    logits[1] = -torch.inf
+    settings = [torch.tensor([value]).expand(3) for value in SETTINGS.values()]
+    seen = torch.zeros(3, size, dtype=torch.bool)
+    found = choose(logits, seen, torch.zeros(3, dtype=torch.int64), *settings, greedy=True)
+    assert found.tolist() == logits.argmax(-1).tolist()

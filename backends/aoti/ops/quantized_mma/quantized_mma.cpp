@@ -1,6 +1,8 @@
 #include "pteron/backends/aoti/ops/quantized_mma/quantized_mma.h"
 
+#include <array>
 #include <optional>
+#include <string>
 
 #include "pteron/backends/aoti/ops/ops.h"
 
@@ -67,8 +69,47 @@ Error multiply(const Kernels& kernels, const SlimTensor& x, const SlimTensor& we
   PTERON_ASSIGN_OR_RETURN(const TensorPtr rows, slim::contiguous_tensor(x));
   const int64_t sizes[] = {x.size(0), gated ? columns / 2 : columns};
   PTERON_ASSIGN_OR_RETURN(out, make_row_major(sizes, dtype, x.device()));
-  return kernels.quantized_mma({*out, *rows, weight, scales, zero_points, *format, group_size, norm,
-                                epsilon, residual, gated});
+  return kernels.quantized_mma({*out, *rows, weight, &scales, zero_points, *format, group_size,
+                                norm, epsilon, residual, gated});
+}
+
+// Of one row, with weights that are not quantized.
+Error multiply(const Kernels& kernels, const SlimTensor& x,
+               const std::array<const SlimTensor*, 3>& weights, int64_t columns,
+               const SlimTensor* norm, double epsilon, const SlimTensor* residual, bool gated,
+               TensorPtr& out) {
+  std::string all = x.describe();
+  int64_t found = 0;
+  bool fit = x.size(1) % kMmaChunk == 0 && (!gated || (weights[1] && !weights[2]));
+  for (const SlimTensor* weight : weights) {
+    if (weight == nullptr) continue;
+    all += ", weight " + weight->describe();
+    fit &= weight->dim() == 2 && weight->dtype() == x.dtype() && weight->is_contiguous() &&
+           weight->size(0) % (gated ? kMmaStrip / 2 : kMmaStrip) == 0 && weight->size(0) > 0 &&
+           weight->size(1) == x.size(1) && (!gated || weight->size(0) == weights[0]->size(0));
+    if (fit) found += weight->size(0);
+  }
+  PTERON_CHECK_OR_RETURN(
+      (x.dtype() == DType::Half || x.dtype() == DType::BFloat16) && fit && found == columns,
+      Error::InvalidArgument,
+      "found %s, %lld columns%s; expected float16 or bfloat16, [1, k], k a multiple of 64, and "
+      "contiguous weights, [n, k] with n a multiple of 16, of these columns",
+      all.c_str(), static_cast<long long>(columns), gated ? " of two matrices" : "");
+  PTERON_ASSIGN_OR_RETURN(const TensorPtr row, slim::contiguous_tensor(x));
+  const int64_t sizes[] = {1, gated ? columns / 2 : columns};
+  PTERON_ASSIGN_OR_RETURN(out, make_row_major(sizes, x.dtype(), x.device()));
+  return kernels.quantized_mma({*out,
+                                *row,
+                                *weights[0],
+                                nullptr,
+                                nullptr,
+                                QuantizedFormat::kNone,
+                                x.size(1),
+                                norm,
+                                epsilon,
+                                residual,
+                                gated,
+                                {weights[1], weights[2]}});
 }
 
 }  // namespace
@@ -80,10 +121,10 @@ Error quantized_mma(const Kernels& kernels, const SlimTensor& x, const SlimTenso
                   out);
 }
 
-Error fused_quantized_mma(const Kernels& kernels, const SlimTensor& x, const SlimTensor& weight,
-                          const SlimTensor& scales, const SlimTensor* zero_points, int64_t columns,
-                          const SlimTensor* norm, double epsilon, const SlimTensor* residual,
-                          bool gated, TensorPtr& out) {
+Error fused_mma(const Kernels& kernels, const SlimTensor& x, const SlimTensor& weight,
+                const SlimTensor* second, const SlimTensor* third, const SlimTensor* scales,
+                const SlimTensor* zero_points, int64_t columns, const SlimTensor* norm,
+                double epsilon, const SlimTensor* residual, bool gated, TensorPtr& out) {
   const auto is_row = [&](const SlimTensor& row, int64_t size) {
     return row.dtype() == x.dtype() && static_cast<int64_t>(row.numel()) == size;
   };
@@ -103,7 +144,11 @@ Error fused_quantized_mma(const Kernels& kernels, const SlimTensor& x, const Sli
   if (residual) {
     PTERON_ASSIGN_OR_RETURN(added, slim::contiguous_tensor(*residual));
   }
-  return multiply(kernels, x, weight, scales, zero_points, columns, norm, epsilon, added.get(),
+  if (scales == nullptr) {
+    return multiply(kernels, x, {&weight, second, third}, columns, norm, epsilon, added.get(),
+                    gated, out);
+  }
+  return multiply(kernels, x, weight, *scales, zero_points, columns, norm, epsilon, added.get(),
                   gated, out);
 }
 

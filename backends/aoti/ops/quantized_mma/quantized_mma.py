@@ -99,7 +99,9 @@ def interleave(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
 def _compute_fused(
     x: torch.Tensor,
     weight: torch.Tensor,
-    scales: torch.Tensor,
+    second: torch.Tensor | None,
+    third: torch.Tensor | None,
+    scales: torch.Tensor | None,
     zero_points: torch.Tensor | None,
     columns: int,
     norm: torch.Tensor | None,
@@ -110,20 +112,25 @@ def _compute_fused(
     if norm is not None:
         wide = x.float()
         x = norm * (wide * (wide.square().mean(-1, keepdim=True) + epsilon).rsqrt()).to(x.dtype)
-    product = _compute(x, weight, scales, zero_points, columns)
+    if scales is not None:
+        product = _compute(x, weight, scales, zero_points, columns)
+    else:
+        parts = [each.T for each in (weight, second, third) if each is not None]
+        joined = interleave(*parts) if gated else torch.cat(parts, 1)
+        product = (x.float() @ joined.float()).to(x.dtype)
     if gated:
-        first, second = product.unflatten(1, (-1, 2, STRIP // 2)).unbind(2)
-        product = F.silu(first).flatten(1) * second.flatten(1)
+        first, other = product.unflatten(1, (-1, 2, STRIP // 2)).unbind(2)
+        product = F.silu(first).flatten(1) * other.flatten(1)
     return product if residual is None else product + residual
 
 
 #: Of one row: with RMSNorm of x before, if there is `norm`, and with `residual` added, or, `gated`,
-#: silu(x @ a) * (x @ b) of a weight of two that `interleave` made.
-FUSED_QUANTIZED_MMA = define(
-    "fused_quantized_mma(Tensor x, Tensor weight, Tensor scales, Tensor? zero_points, int columns,"
-    " Tensor? norm, float epsilon, Tensor? residual, bool gated) -> Tensor",
-    lambda x, weight, scales, zero_points, columns, norm, epsilon, residual, gated: x.new_empty(
-        (x.shape[0], columns // (1 + gated))
-    ),
+#: silu(x @ a) * (x @ b) of a weight of two that `interleave` made. Without `scales` weights are not
+#: quantized, [columns, rows], and lie side by side; gated: a and b.
+FUSED_MMA = define(
+    "fused_mma(Tensor x, Tensor weight, Tensor? second, Tensor? third, Tensor? scales,"
+    " Tensor? zero_points, int columns, Tensor? norm, float epsilon, Tensor? residual, bool gated)"
+    " -> Tensor",
+    lambda x, *arguments: x.new_empty((x.shape[0], arguments[5] // (1 + arguments[9]))),
     _compute_fused,
 )

@@ -308,16 +308,25 @@ def test_layout_of_tensor_cores(kind: str) -> None:
                 assert byte.view(torch.float8_e4m3fn).float() == value.float()
 
 
+def _linear(quantized: bool, rows: int, columns: int) -> nn.Module:
+    if not quantized:
+        return nn.Linear(rows, columns, bias=False)
+    part = Plain(rows)
+    part.weight = torch.randint(-128, 128, (columns, rows), dtype=torch.int8)
+    part.scale = nn.Parameter(torch.rand(columns) / 512)
+    return part
+
+
 class Block(nn.Module):
     """RMSNorm, a gated layer and a residual, in forms in which models have them."""
 
-    def __init__(self, *, wide: bool = True, swapped: bool = False, also: str = "") -> None:
+    def __init__(
+        self, quantized: bool, *, wide: bool = True, swapped: bool = False, also: str = ""
+    ) -> None:
         super().__init__()
-        self.gate, self.up, self.down = Plain(192), Plain(192), Plain(64)
-        for part, columns in ((self.gate, 64), (self.up, 64), (self.down, 192)):
-            rows = 192 if columns == 64 else 64
-            part.weight = torch.randint(-128, 128, (columns, rows), dtype=torch.int8)
-            part.scale = nn.Parameter(torch.rand(columns) / 512)
+        self.gate, self.up, self.down = (
+            _linear(quantized, *sizes) for sizes in ((192, 64), (192, 64), (64, 192))
+        )
         self.norm = nn.Parameter(torch.rand(192) + 0.5)
         self.wide, self.swapped, self.also = wide, swapped, also
 
@@ -343,19 +352,21 @@ _BLOCKS: list[tuple[dict[str, Any], int, list[tuple[bool, bool, bool]]]] = [
 ]
 
 
+@pytest.mark.parametrize("quantized", [True, False])
 @pytest.mark.parametrize(("arguments", "rows", "calls"), _BLOCKS)
 def test_surroundings(
-    arguments: dict[str, Any], rows: int, calls: list[tuple[bool, bool, bool]]
+    arguments: dict[str, Any], rows: int, calls: list[tuple[bool, bool, bool]], quantized: bool
 ) -> None:
     torch.manual_seed(0)
-    module = Block(**arguments).eval().bfloat16()
+    module = Block(quantized, **arguments).eval().bfloat16()
     x = torch.randn(1, rows, 192, dtype=torch.bfloat16)
     program = torch.export.export(module, (x,)).run_decompositions()
     RemoveMetadataAssertsPass()(program.graph_module)
     pack_for_tensor_cores(program, fuse=True)
     program.validate()
-    nodes = program.graph.find_nodes(op="call_function", target=quantized_mma.FUSED_QUANTIZED_MMA)
-    assert [(n.args[5] is not None, n.args[7] is not None, n.args[8]) for n in nodes] == calls
+    nodes = program.graph.find_nodes(op="call_function", target=quantized_mma.FUSED_MMA)
+    assert [(n.args[7] is not None, n.args[9] is not None, n.args[10]) for n in nodes] == calls
+    assert all((n.args[4] is not None) == quantized for n in nodes)
     if calls == _BLOCKS[0][2]:
         assert not program.graph.find_nodes(op="call_function", target=_aten.mul.Tensor)
     for found, expected in zip(program.module()(x), module.double()(x.double()), strict=True):

@@ -14,11 +14,11 @@
 namespace pteron::cuda {
 
 // Returns when all kernels before this one have ended and their writes are visible. By each thread,
-// first of all; lets the next kernel start, which waits for this one in the same way.
+// first of all; lets the next kernel start before that, which waits for this one in the same way.
 __device__ inline void wait_for_kernels_before() {
 #if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 

@@ -1,4 +1,5 @@
 // GEMM with a quantized weight, on tensor cores. decisions/2026-11-26-quantized-weights.md
+// One row also with weights that are not: decisions/2026-11-27-decoding-steps.md
 //
 // Few rows: the packed weight is streamed through shared memory once and dequantized in registers.
 // A row of x is one of eight columns of mma.m16n8k16, a column of the weight one of its rows. From
@@ -38,8 +39,10 @@ constexpr int kDepth = kStrips == 2 ? 2 : 1;
 #define PTERON_CLUSTER(strips)
 #endif
 // Chunks of each strip of a warp in shared memory.
-template <int kStrips>
-constexpr int kStages = kStrips > 2 ? 2 : 4;
+template <QuantizedFormat kFormat, int kStrips>
+constexpr int kStages = kFormat == QuantizedFormat::kNone ? 3
+                        : kStrips > 2                     ? 2
+                                                          : 4;
 // Warps that the GPU has room for, about: 32 for each SM.
 constexpr int64_t kMostWarps = 4096;
 constexpr int kChunkShift = 6;
@@ -51,7 +54,9 @@ constexpr int64_t kLongRow = 4096;
 
 // 16-byte vectors that a thread reads of a chunk.
 template <QuantizedFormat kFormat>
-constexpr int kVectors = kFormat == QuantizedFormat::kInt4 ? 1 : 2;
+constexpr int kVectors = kFormat == QuantizedFormat::kInt4   ? 1
+                         : kFormat == QuantizedFormat::kNone ? 4
+                                                             : 2;
 
 __device__ uint32_t bits(__nv_bfloat162 pair) { return *reinterpret_cast<uint32_t*>(&pair); }
 __device__ uint32_t bits(__half2 pair) { return *reinterpret_cast<uint32_t*>(&pair); }
@@ -122,6 +127,8 @@ __device__ void operand_of(const uint4 (&chunk)[kVectors<kFormat>], int q, uint3
   for (int i = 0; i < 4; ++i) {
     if constexpr (kFormat == QuantizedFormat::kInt4) {
       a[i] = Pair<T>::int4(words[q] >> (4 * i));
+    } else if constexpr (kFormat == QuantizedFormat::kNone) {
+      a[i] = words[4 * (q / 2 + 2 * (i % 2)) + 2 * (q % 2) + i / 2];
     } else if constexpr (kFormat == QuantizedFormat::kInt8) {
       a[i] = Pair<T>::int8(words[2 * q + i / 2], i % 2);
     } else {
@@ -146,6 +153,9 @@ struct Operands {
   float epsilon;
   const T* residual;
   bool gated;
+  // Of kNone: weights side by side, and the strips before the second and third; gated: two.
+  const T* weights[3];
+  unsigned begins[2];
 };
 
 // Writes 16 bytes to shared memory, later: groups of these are waited for in their order, which
@@ -239,11 +249,23 @@ __global__ void PTERON_CLUSTER(kStrips) __launch_bounds__(kMaxWarps* kWarp, kTil
   constexpr int kPackedChunk = kVectors<kFormat> * kWarp;
   constexpr bool kScalesFirst = kScales && kTiles > 2;  // fewer products than for sums
   using Stage = Chunk<T, kFormat, kScales, kZeroPoints>[kStrips];
-  auto* stages = reinterpret_cast<Stage*>(memory) + in_block * kStages<kStrips>;
+  constexpr int kAhead = kStages<kFormat, kStrips>;
+  auto* stages = reinterpret_cast<Stage*>(memory) + in_block * kAhead;
 
   // What this thread copies of the warp's next chunk: from chunk `warp` on in steps of `warps`.
   const uint4* weight =
       p.weight + (static_cast<int64_t>(strip) * chunks + warp) * kPackedChunk + lane;
+  // Not packed: of columns g and g + 8 of the strip, 16 bytes at t and 16 at t + 4 of a chunk, so
+  // that a thread reads what it copied.
+  const uint4* rows_of[2] = {};
+  if constexpr (kFormat == QuantizedFormat::kNone) {
+    const int i = p.gated ? 0 : (strip >= p.begins[0]) + (strip >= p.begins[1]);
+    const int64_t at =
+        p.gated ? strip * 8 + g : (strip - (i ? p.begins[i - 1] : 0)) * kMmaStrip + g;
+    const T* const other = p.gated ? p.weights[1] + at * p.k : p.weights[i] + (at + 8) * p.k;
+    rows_of[0] = reinterpret_cast<const uint4*>(p.weights[i] + at * p.k) + t;
+    rows_of[1] = reinterpret_cast<const uint4*>(other) + t;
+  }
   const T* scales = p.scales + column + lane % 2 * 8;
   const float* zeros = p.zero_points + column + lane % 4 * 4;
   const auto load = [&](int c, Stage& to) {
@@ -257,7 +279,9 @@ __global__ void PTERON_CLUSTER(kStrips) __launch_bounds__(kMaxWarps* kWarp, kTil
 #pragma unroll
       for (int v = 0; v < kVectors<kFormat>; ++v) {
         const int64_t at = static_cast<int64_t>(own(s)) * chunks * kPackedChunk + v * kWarp;
-        copy_async(is_chunk, &to[s].weight[v][lane], weight + at);
+        const bool is_packed = kFormat != QuantizedFormat::kNone;
+        copy_async(is_chunk, &to[s].weight[v][lane],
+                   is_packed ? weight + at : rows_of[v / 2] + c * (kMmaChunk / 8) + v % 2 * 4);
       }
       if constexpr (kScales > 0) {
         copy_async(is_chunk && lane < 2 * kScales, to[s].scales[0] + lane * 8,
@@ -271,8 +295,8 @@ __global__ void PTERON_CLUSTER(kStrips) __launch_bounds__(kMaxWarps* kWarp, kTil
     weight += warps * kPackedChunk;
     asm volatile("cp.async.commit_group;");
   };
-  T* const staged = reinterpret_cast<T*>(reinterpret_cast<Stage*>(memory) +
-                                         blockDim.x / kWarp * kStages<kStrips>);
+  T* const staged =
+      reinterpret_cast<T*>(reinterpret_cast<Stage*>(memory) + blockDim.x / kWarp * kAhead);
   T* const norm = staged + p.k;
   if (kStaged && p.norm) {  // part of the first group of copies
     for (int i = threadIdx.x; i < p.k / 8; i += blockDim.x) {
@@ -280,33 +304,36 @@ __global__ void PTERON_CLUSTER(kStrips) __launch_bounds__(kMaxWarps* kWarp, kTil
     }
   }
 #pragma unroll
-  for (int i = 0; i < kStages<kStrips> - 1; ++i) load(warp + i * warps, stages[i]);
+  for (int i = 0; i < kAhead - 1; ++i) load(warp + i * warps, stages[i]);
   wait_for_kernels_before();  // what was copied before is constant, as the pass over GEMMs makes it
 
-  if constexpr (kStaged) stage<T, kStages<kStrips> - 2>(p, staged, p.norm ? norm : nullptr);
+  if constexpr (kStaged) stage<T, kAhead - 2>(p, staged, p.norm ? norm : nullptr);
   // Rows past the last repeat it; what they compute is not written.
   const uint2* x[kTiles];
 #pragma unroll
   for (int tile = 0; tile < kTiles; ++tile) {
     const int64_t row = first + min(8 * tile + g, rows - 1);
-    x[tile] = reinterpret_cast<const uint2*>(kStaged ? staged : p.x + row * p.k) + t;
+    x[tile] = reinterpret_cast<const uint2*>(kStaged ? staged : p.x + row * p.k) +
+              (kFormat == QuantizedFormat::kNone ? 2 * t : t);
   }
   float sums[kStrips][kTiles][4] = {};
-  for (int begin = warp; begin < chunks; begin += kStages<kStrips> * warps) {
+  for (int begin = warp; begin < chunks; begin += kAhead * warps) {
 #pragma unroll
-    for (int i = 0; i < kStages<kStrips>; ++i) {
+    for (int i = 0; i < kAhead; ++i) {
       const int c = begin + i * warps;
       if (c >= chunks) break;
       uint2 b[kTiles][4];
 #pragma unroll
       for (int tile = 0; tile < kTiles; ++tile) {
 #pragma unroll
-        for (int q = 0; q < 4; ++q) b[tile][q] = x[tile][c * (kMmaChunk / 4) + 4 * q];
+        for (int q = 0; q < 4; ++q) {
+          const int at = kFormat == QuantizedFormat::kNone ? q / 2 * 8 + q % 2 : 4 * q;
+          b[tile][q] = x[tile][c * (kMmaChunk / 4) + at];
+        }
       }
-      asm volatile("cp.async.wait_group %0;" ::"n"(kStages<kStrips> - 2) : "memory");
+      asm volatile("cp.async.wait_group %0;" ::"n"(kAhead - 2) : "memory");
       __syncwarp();
-      load(c + (kStages<kStrips> - 1) * warps,
-           stages[(i + kStages<kStrips> - 1) % kStages<kStrips>]);
+      load(c + (kAhead - 1) * warps, stages[(i + kAhead - 1) % kAhead]);
 #pragma unroll
       for (int s = 0; s < kStrips; ++s) {
         const auto& chunk = stages[i][s];
@@ -376,8 +403,9 @@ __global__ void PTERON_CLUSTER(kStrips) __launch_bounds__(kMaxWarps* kWarp, kTil
     const int64_t j = column + i / 4 / kTiles * kMmaStrip + l / 4 + half * 8;
     if (row >= p.m || j >= p.n) return;
     const auto rounded = [&](float sum, int64_t j) {
+      const bool is_scaled = kScales || kFormat == QuantizedFormat::kNone;
       return static_cast<float>(
-          static_cast<T>(kScales ? sum : sum * static_cast<float>(p.scales[j])));
+          static_cast<T>(is_scaled ? sum : sum * static_cast<float>(p.scales[j])));
     };
     float result = rounded(sum, j);
     int64_t to = row * p.n + j;
@@ -461,9 +489,9 @@ Error few_rows(Operands<T> p, cudaStream_t stream) {
   const int64_t chunks = (p.k / kMmaChunk + grid.z - 1) / grid.z;
   auto warps = static_cast<int>(
       std::clamp<int64_t>(kMostWarps / blocks, 1, std::min<int64_t>(kMost, chunks)));
-  constexpr int kNbytes =
-      std::max<int>(kStages<kStrips> * kStrips * sizeof(Chunk<T, kFormat, kScales, kZeroPoints>),
-                    kStrips * kTiles * 4 * kWarp * sizeof(float));  // of a warp
+  constexpr int kNbytes = std::max<int>(
+      kStages<kFormat, kStrips> * kStrips * sizeof(Chunk<T, kFormat, kScales, kZeroPoints>),
+      kStrips * kTiles * 4 * kWarp * sizeof(float));  // of a warp
   const int staged = kStaged ? static_cast<int>(p.k * sizeof(T)) * (p.norm ? 2 : 1) : 0;
   if constexpr (kStaged) {  // a full block, for several strips if warps are left
     int all = kMaxWarps;
@@ -555,7 +583,7 @@ Error launch(const aoti::QuantizedMmaCall& call, const DeviceScope& scope) {
       "asking for the shared memory of a block");
   Operands<T> p{call.x.data_as<const T>(),
                 static_cast<const uint4*>(call.weight.data()),
-                call.scales.data_as<const T>(),
+                call.scales ? call.scales->data_as<const T>() : nullptr,
                 call.zero_points ? call.zero_points->data_as<const float>() : nullptr,
                 call.out.data_as<T>(),
                 call.out.size(0),
@@ -568,11 +596,23 @@ Error launch(const aoti::QuantizedMmaCall& call, const DeviceScope& scope) {
                 call.norm ? call.norm->data_as<const T>() : nullptr,
                 static_cast<float>(call.epsilon),
                 call.residual ? call.residual->data_as<const T>() : nullptr,
-                call.gated};
+                call.gated,
+                {},
+                {}};
   const auto is_aligned = [](const void* data, size_t nbytes) {
     return reinterpret_cast<uintptr_t>(data) % nbytes == 0;
   };
-  const bool is_fused = p.norm || p.residual || p.gated;
+  if (call.format == QuantizedFormat::kNone) {
+    const SlimTensor* const weights[] = {&call.weight, call.further[0], call.further[1]};
+    int64_t columns = 0;
+    for (int i = 0; i < 3; ++i) {
+      if (i) p.begins[i - 1] = static_cast<unsigned>(columns / kMmaStrip);
+      if (weights[i] == nullptr) continue;
+      p.weights[i] = weights[i]->data_as<const T>();
+      columns += weights[i]->size(0);
+    }
+  }
+  const bool is_fused = p.norm || p.residual || p.gated || call.format == QuantizedFormat::kNone;
   slim::StorageRef row;
   if (is_fused && !is_aligned(p.x, sizeof(uint2))) {
     const auto nbytes = static_cast<size_t>(p.k) * sizeof(T);
@@ -584,9 +624,13 @@ Error launch(const aoti::QuantizedMmaCall& call, const DeviceScope& scope) {
   }
   // These shapes of mma are of sm_80.
   const bool few = p.m < kManyRows && major >= 8 && is_aligned(p.x, sizeof(uint2));
-  PTERON_CHECK_OR_RETURN(!is_fused || (few && is_aligned(p.norm, sizeof(uint4))),
-                         Error::NotSupported,
-                         "%s: a fused GEMM needs compute capability 8.0, and its norm 16 bytes",
+  const bool all_aligned = is_aligned(p.norm, sizeof(uint4)) &&
+                           std::all_of(p.weights, p.weights + 3, [&](const T* weight) {
+                             return is_aligned(weight, sizeof(uint4));
+                           });
+  PTERON_CHECK_OR_RETURN(!is_fused || (few && all_aligned), Error::NotSupported,
+                         "%s: a fused GEMM needs compute capability 8.0, and norm and weights at "
+                         "multiples of 16 bytes",
                          call.x.describe().c_str());
   const ScalarType dtype = type_of(call.out);
   switch (call.format) {
@@ -594,6 +638,8 @@ Error launch(const aoti::QuantizedMmaCall& call, const DeviceScope& scope) {
       return multiply<T, QuantizedFormat::kInt4>(p, few, dtype, scope);
     case QuantizedFormat::kInt8:
       return multiply<T, QuantizedFormat::kInt8>(p, few, dtype, scope);
+    case QuantizedFormat::kNone:
+      return few_rows<T, QuantizedFormat::kNone, 1, 1, 0, false, true>(p, scope.stream());
     default:
       return multiply<T, QuantizedFormat::kFloat8>(p, few, dtype, scope);
   }

@@ -45,6 +45,7 @@ def cases() -> Iterator[Json]:
     for layout, x in layouts(numbers(5, 128, dtype=torch.bfloat16)):
         yield _case(layout, x, pack(weight("int8", 128, 20)), scale, None, 20)
     yield from _fused()
+    yield from _plain()
     yield from _errors()
 
 
@@ -70,7 +71,7 @@ def _fused() -> Iterator[Json]:
                 more = (residual if "residual" in what else None, "gated" in what)
                 yield case(
                     name,
-                    *("fused_quantized_mma", x, packed, scale, None, n, *arguments, *more),
+                    *("fused_mma", x, packed, None, None, scale, None, n, *arguments, *more),
                     tolerance=2 * TOLERANCE[dtype],
                 )
     scale, norm = parameters(1, 16, torch.bfloat16, 1) / 64, numbers(128, dtype=torch.bfloat16)
@@ -78,7 +79,39 @@ def _fused() -> Iterator[Json]:
         packed = pack(weight("int8", 128, 16))
         yield case(
             f"fused/{layout}",
-            *("fused_quantized_mma", x, packed, scale, None, 16, norm, 1e-5, None, False),
+            *("fused_mma", x, packed, None, None, scale, None, 16, norm, 1e-5, None, False),
+            tolerance=TOLERANCE[torch.bfloat16],
+        )
+
+
+#: Rows, and columns of each weight that is not quantized; the last with several strips a block.
+_PLAIN_SIZES = [(64, 16), (192, 144, 16), (64, 64, 16, 48), (2048, 16), (64, 2112)]
+
+
+def _plain() -> Iterator[Json]:
+    for dtype in (torch.bfloat16, torch.float16):
+        for k, *columns in _PLAIN_SIZES[: None if dtype is torch.bfloat16 else 4]:
+            n, norm = sum(columns), numbers(k, dtype=dtype, seed=4)
+            x, residual = numbers(1, k, dtype=dtype, seed=3) / 4, numbers(1, n, dtype=dtype, seed=5)
+            whats = ("product", "norm", "norm residual", "norm gated")
+            for what in whats if k * n < 1 << 15 else whats[3:]:
+                parts = columns[:1] * 2 if "gated" in what else columns
+                weights: list[torch.Tensor | None] = [
+                    numbers(size, k, dtype=dtype, seed=i) / 64 for i, size in enumerate(parts)
+                ]
+                weights += [None] * (3 - len(weights))
+                arguments = (sum(parts), norm if "norm" in what else None, 1e-5)
+                more = (residual if "residual" in what else None, "gated" in what)
+                yield case(
+                    f"plain/{short(dtype)}/{k}x{n}/{what.replace(' ', '_')}",
+                    *("fused_mma", x, *weights, None, None, *arguments, *more),
+                    tolerance=2 * TOLERANCE[dtype],
+                )
+    weight = numbers(16, 128, dtype=torch.bfloat16) / 64
+    for layout, x in layouts(numbers(1, 128, dtype=torch.bfloat16)):
+        yield case(
+            f"plain/{layout}",
+            *("fused_mma", x, weight, None, None, None, None, 16, None, 0.0, None, False),
             tolerance=TOLERANCE[torch.bfloat16],
         )
 
@@ -117,11 +150,12 @@ def _errors() -> Iterator[Json]:
     def unfused(name: str, *parts: str, **changes: Any) -> Json:
         named: dict[str, Any] = dict(
             x=numbers(1, 128, dtype=torch.float16), weight=pack(weight("int8", 128, 16)),
+            second=None, third=None,
             scales=parameters(2, 16, torch.float16, 0), zero_points=None, columns=16, norm=None,
             epsilon=0.0, residual=None, gated=False,
         )  # fmt: skip
         arguments = (named | changes).values()
-        return error(f"fused/{name}", "fused_quantized_mma", *arguments, parts=parts)
+        return error(f"fused/{name}", "fused_mma", *arguments, parts=parts)
 
     row = "expected one row of at most 16384 elements, a norm and a residual of its dtype"
     yield unfused("rows", row, x=numbers(2, 128, dtype=torch.float16))
@@ -130,3 +164,16 @@ def _errors() -> Iterator[Json]:
     both = numbers(1, 16, dtype=torch.float16)
     yield unfused("both", "16 columns of two matrices", row, residual=both, gated=True)
     yield unfused("half", "12 columns of two matrices", row, columns=12, gated=True)
+
+    def plain(name: str, **changes: Any) -> Json:
+        rows = numbers(16, 128, dtype=torch.float16)
+        expected = ("contiguous weights, [n, k] with n a multiple of 16, of these columns",)
+        named = dict(weight=rows, scales=None) | changes
+        return unfused(f"plain/{name}", *expected, **named)
+
+    yield plain("float32", weight=numbers(16, 128))
+    yield plain("columns", columns=32)
+    yield plain("odd", weight=numbers(20, 128, dtype=torch.float16), columns=20)
+    yield plain("depth", weight=numbers(16, 64, dtype=torch.float16))
+    yield plain("gaps", weight=numbers(32, 128, dtype=torch.float16)[::2])
+    yield plain("half", columns=16, gated=True)
