@@ -25,8 +25,8 @@ void convolve_depthwise(const ConvolutionShape& s, const PanelTensors& t,
   if (s.batch * s.out_area() == 0) return;
   const int64_t lanes = kernels.lanes, vectors = divided_up(s.out_channels, lanes);
   const int64_t weight_stride = divided_up(s.out_channels, t.weight.width) * t.weight.width;
-  const int64_t most = std::max<int64_t>(
-      kBlockBytes / (s.kernel_area() * lanes * int64_t{sizeof(float)}), 4);
+  const int64_t most =
+      std::max<int64_t>(kBlockBytes / (s.kernel_area() * lanes * int64_t{sizeof(float)}), 4);
   const int64_t rows = s.batch * s.out[1], threads = max_threads();
   const int64_t pieces = std::clamp<int64_t>(divided_up(kRowsPerThread * threads, rows), 1,
                                              divided_up(s.out[2], kLeastWidth));
@@ -52,8 +52,8 @@ void convolve_depthwise(const ConvolutionShape& s, const PanelTensors& t,
     r.end = part_begin(s.out[2], pieces, piece % pieces + 1);
     r.out = t.out + n * t.out_strides.outer + y * t.out_strides.y + first * lanes;
     r.out_pixel = t.out_strides.x;
-    r.residual = t.residual ? t.residual + n * t.residual_strides.outer +
-                                  y * t.residual_strides.y + first * lanes
+    r.residual = t.residual ? t.residual + n * t.residual_strides.outer + y * t.residual_strides.y +
+                                  first * lanes
                             : nullptr;
     r.residual_pixel = t.residual_strides.x;
     r.channels = std::min((last - first) * lanes, s.out_channels - first * lanes);

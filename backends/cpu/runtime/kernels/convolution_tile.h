@@ -90,8 +90,8 @@ struct DepthwiseRow {
 
 // The kernels of one instruction set.
 struct TileKernels {
-  int lanes;                                       // floats per register
-  int most_rows[kMostTileVectors + 1];             // maximum rows by number of vectors
+  int lanes;                                      // floats per register
+  int most_rows[kMostTileVectors + 1];            // maximum rows by number of vectors
   const TileKernel (*kernels)[kMostTileVectors];  // [rows - 1][vectors - 1]
   void (*depthwise)(const DepthwiseRow& row);
   // Of 4 x 4 pixels of `channels` channels, the factors to[i * stride + c] of the products. Writes

@@ -331,10 +331,10 @@ TEST_P(DirectConvolution, DepthwiseIsTheDefinition) {
     return shape_of(2, channels, {channels, channels}, in, kernel, stride, padding, dilation);
   };
   const std::vector<ConvolutionShape> all = {
-      depthwise(16, {19, 40}, {3, 3}, {1, 1}, {1, 1}, {1, 1}),    // blocks of pixels
-      depthwise(70, {17, 21}, {3, 3}, {2, 2}, {1, 1}, {1, 1}),    // a part of a register
-      depthwise(1000, {5, 5}, {3, 3}, {1, 1}, {1, 1}, {1, 1}),    // blocks of channels
-      depthwise(200, {7, 7}, {7, 7}, {1, 1}, {3, 3}, {1, 1}),     // all outputs at the border
+      depthwise(16, {19, 40}, {3, 3}, {1, 1}, {1, 1}, {1, 1}),  // blocks of pixels
+      depthwise(70, {17, 21}, {3, 3}, {2, 2}, {1, 1}, {1, 1}),  // a part of a register
+      depthwise(1000, {5, 5}, {3, 3}, {1, 1}, {1, 1}, {1, 1}),  // blocks of channels
+      depthwise(200, {7, 7}, {7, 7}, {1, 1}, {3, 3}, {1, 1}),   // all outputs at the border
       depthwise(33, {16, 16}, {3, 3}, {1, 1}, {12, 12}, {12, 12}),
       depthwise(20, {1, 301}, {1, 31}, {1, 1}, {0, 15}, {1, 1}),  // one row, cut
       depthwise(5, {6, 5}, {2, 2}, {1, 1}, {4, 3}, {1, 1}),       // outputs of padding alone
