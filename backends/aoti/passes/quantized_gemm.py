@@ -76,8 +76,8 @@ def pack_for_tensor_cores(program: ExportedProgram, fuse: bool = False) -> None:
     for node, left, right, bias in rewriter.gemms():
         if (weight := rewriter.weight(right)) is None:
             if fuse and not bias and (origin := rewriter.rows(right)) is not None:
-                key = (viewed(left), str(left.meta["val"].shape))
-                plain.setdefault(key, []).append((node, origin))
+                rows = (viewed(left), str(left.meta["val"].shape))
+                plain.setdefault(rows, []).append((node, origin))
             continue
         scale = None if bias else rewriter.scale_after(node)
         scaled = weight.times(scale[1]) if scale else weight

@@ -100,13 +100,11 @@ def _plain() -> Iterator[Json]:
                     numbers(size, k, dtype=dtype, seed=i) / 64 for i, size in enumerate(parts)
                 ]
                 weights += [None] * (3 - len(weights))
-                arguments = (sum(parts), norm if "norm" in what else None, 1e-5)
-                more = (residual if "residual" in what else None, "gated" in what)
-                yield case(
-                    f"plain/{short(dtype)}/{k}x{n}/{what.replace(' ', '_')}",
-                    *("fused_mma", x, *weights, None, None, *arguments, *more),
-                    tolerance=2 * TOLERANCE[dtype],
-                )
+                fused: list[Any] = [sum(parts), norm if "norm" in what else None, 1e-5]
+                fused += [residual if "residual" in what else None, "gated" in what]
+                name = f"plain/{short(dtype)}/{k}x{n}/{what.replace(' ', '_')}"
+                arguments = [x, *weights, None, None, *fused]
+                yield case(name, "fused_mma", *arguments, tolerance=2 * TOLERANCE[dtype])
     weight = numbers(16, 128, dtype=torch.bfloat16) / 64
     for layout, x in layouts(numbers(1, 128, dtype=torch.bfloat16)):
         yield case(
