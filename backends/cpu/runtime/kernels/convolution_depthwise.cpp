@@ -1,5 +1,5 @@
 // Depthwise convolution; a register holds neighbouring channels of one output position. The image is
-// not copied: outputs at its border have the fewer terms.
+// not copied: outputs at its border have fewer terms.
 #include <algorithm>
 
 #include "pteron/backends/cpu/runtime/kernels/convolution_direct.h"
@@ -14,9 +14,6 @@ constexpr int64_t kBlockBytes = 32 * 1024;
 // A row of outputs is split into parts if there are fewer rows than this for each thread.
 constexpr int64_t kRowsPerThread = 4;
 constexpr int64_t kLeastWidth = 16;
-// Threads split channels only for a gain of this fraction: the consumer of the output splits its
-// rows, and finds them in its core's cache.
-constexpr double kWorthSharingChannels = 0.07;
 
 }  // namespace
 

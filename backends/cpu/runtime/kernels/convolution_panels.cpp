@@ -15,9 +15,6 @@ namespace {
 constexpr int64_t kStripBytes = 384 * 1024;
 // Bytes of weights per block, which are read for every tile of outputs.
 constexpr int64_t kBlockBytes = 640 * 1024;
-// Threads split channels only for a gain of this fraction: the consumer of the output splits its
-// rows, and finds them in its core's cache.
-constexpr double kWorthSharingChannels = 0.07;
 // A single row of outputs is split among threads.
 constexpr int64_t kMostWidthOfOneRow = 96;
 

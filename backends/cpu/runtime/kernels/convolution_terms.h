@@ -79,6 +79,10 @@ inline int64_t part_begin(int64_t size, int64_t parts, int64_t i) { return size 
 // Minimum multiplications per thread.
 inline constexpr int64_t kTermsPerThread = 128 * 1024;
 
+// Threads split channels only for a gain of this fraction: the consumer of the output splits its
+// rows, and finds them in its core's cache.
+inline constexpr double kWorthSharingChannels = 0.07;
+
 inline int64_t grain_of(int64_t terms_per_task) {
   return kTermsPerThread / std::max<int64_t>(terms_per_task, 1) + 1;
 }
