@@ -11,6 +11,7 @@ from torch.export import ExportedProgram
 from pteron.backends.aoti.aoti_backend import AotiBackend, BuildTarget
 from pteron.backends.aoti.inductor import Target
 from pteron.backends.aoti.passes.fold_batch_norms import fold_batch_norms
+from pteron.backends.aoti.passes.fold_constants import fold_constants
 from pteron.backends.aoti.passes.quantized_gemm import pack_quantized_weights
 from pteron.backends.aoti.payload import SharedObjectInfo
 from pteron.backends.aoti.toolchain import Machine
@@ -58,7 +59,7 @@ class CpuBackend(AotiBackend[CpuOptions], BackendDetails):
         least = cls.get_build_targets(options)[0].code
         # Packed weights are a copy that methods do not share; their kernels need AVX2.
         if least.freeze and least.vector_bits > 0:
-            passes += [fold_batch_norms, pack_convolutions]
+            passes += [fold_constants, fold_batch_norms, pack_convolutions]
             if least.templates:
                 passes.append(pack_quantized_weights)
                 if options.matmul_precision == "medium":

@@ -93,11 +93,27 @@ def _lower_packed(
     from torch._inductor import ir
 
     x.realize()
+    _put_channels_inside(x)
     # The kernel itself transposes contiguous inputs of up to 4 channels, as it copies them.
     is_picture = ir.is_storage_and_layout(x) and x.get_layout().is_contiguous()
     if not is_picture or x.get_size()[1] > 4:
         x = _channels_last(x)
     return _call(op, x, weight, residual and _channels_last(residual), *window)
+
+
+def _put_channels_inside(x: Any) -> None:
+    """Stores the lines that are the image `x` of height 1, if nothing has decided on their layout,
+    so that it is channels last."""
+    from torch._inductor import ir
+
+    lines = x
+    while isinstance(lines, ir.MutableBox | ir.BaseView):
+        lines = lines.data
+    batch, channels, height, length = x.get_size()
+    layout = lines.get_output_spec() if isinstance(lines, ir.ComputedBuffer) else None
+    if isinstance(layout, ir.FlexibleLayout) and height == 1:
+        if list(layout.size) == [batch, channels, length]:
+            lines.freeze_layout_with_stride_order([2, 0, 1])
 
 
 def _channels_last(operand: Any) -> Any:

@@ -1,4 +1,8 @@
-"""Writes convolutions of volumes as convolutions of images.
+"""Writes convolutions of lines and of volumes as convolutions of images.
+
+    convolution(x, w, b, [s], [p], [d])    ==>    that of images of height 1
+
+for x of [n, c, length], so that padding before it stays next to it, and
 
     convolution(x, w, b, [1, s, s], [0, p, p], [1, d, d])    ==>    that of n * depth images
 
@@ -33,14 +37,40 @@ def convolutions_as_images(
     `is_fast` says that convolutions with one of them are."""
     constants = ProgramConstants(program)
     convolutions = program.graph.find_nodes(op="call_function", target=CONVOLUTION)
-    changed = [
-        _write(conv, constants)
-        for conv in convolutions
-        if _is_of_planes(conv, is_fast) and has_packable_weights(conv, constants)
-    ]
+    changed = []
+    for conv in convolutions:
+        is_of_line = _is_of_line(conv)
+        if (is_of_line or _is_of_planes(conv, is_fast)) and has_packable_weights(conv, constants):
+            changed.append((_write_line if is_of_line else _write_planes)(conv, constants))
     if any(changed):
         constants.remove_unused()
         program.graph_module.recompile()
+
+
+def _is_of_line(conv: Node) -> bool:
+    args: Sequence[Any] = conv.args
+    return value_of(args[0]).dim() == value_of(args[1]).dim() == 3 and not args[6]
+
+
+def _write_line(conv: Node, constants: ProgramConstants) -> bool:
+    args: Sequence[Any] = conv.args
+    x, weight, bias, (stride,), (padding,), (dilation,), _, _, groups = args
+    window = [1, stride], [0, padding], [1, dilation], False, [0, 0], groups
+    image_weight = constants.add(weight, constants.value(weight).unsqueeze(2))
+    zeros: list[int] = []
+    if x.target is torch.ops.aten.constant_pad_nd.default and len(x.users) == 1:
+        pads, value = x.args[1], (*x.args[2:], 0)[0]
+        if len(pads) == 2 and value == 0:
+            x, zeros = x.args[0], pads
+
+    def of_image(x: torch.Tensor, w: torch.Tensor, *b: torch.Tensor) -> torch.Tensor:
+        image = x.unsqueeze(2)
+        if zeros:
+            image = torch.ops.aten.constant_pad_nd.default(image, zeros, 0.0)
+        y: torch.Tensor = CONVOLUTION(image, w, (*b, None)[0], *window)
+        return y.squeeze(2)
+
+    return replace_by_trace(conv, of_image, [x, image_weight, *([] if bias is None else [bias])])
 
 
 def _is_of_planes(conv: Node, is_fast: Callable[[Node], bool]) -> bool:
@@ -59,7 +89,7 @@ def _is_of_planes(conv: Node, is_fast: Callable[[Node], bool]) -> bool:
     return batch == 1 and isinstance(planes, int) and is_fast(conv)
 
 
-def _write(conv: Node, constants: ProgramConstants) -> bool:
+def _write_planes(conv: Node, constants: ProgramConstants) -> bool:
     args: Sequence[Any] = conv.args
     x, weight, bias, *window, _, _, groups = args
     stride, padding, dilation = ([*sizes, *sizes, *sizes][:3] for sizes in window)

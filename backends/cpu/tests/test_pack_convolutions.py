@@ -14,7 +14,7 @@ from pteron.backends.aoti.ops.convolution.convolution import (
     PACKED_CONVOLUTION,
     WINOGRAD_CONVOLUTION,
 )
-from pteron.backends.cpu import CpuOptions, CpuPartitioner
+from pteron.backends.cpu import CpuBackend, CpuOptions, CpuPartitioner
 from pteron.backends.cpu.passes.pack_convolutions import pack_convolutions
 from pteron.exir import to_edge_transform_and_lower
 from pteron.exir.operators.decompositions import decompose, functionalize
@@ -276,6 +276,55 @@ def test_images_that_lie_in_any_way() -> None:
     method = Runtime.get().load_program(lowered.to_executorch().buffer).load_method("forward")
     (found,) = method.execute([_X, _Y])
     torch.testing.assert_close(found, model(_X, _Y), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("of", "count"),
+    [
+        ({"padding": 2, "stride": 2, "dilation": 2}, 1),
+        ({"bias": False, "padding": "same"}, 1),
+        ({"groups": 8, "out_channels": 8}, 1),
+        ({"groups": 2}, 1),
+        ({"kernel_size": 1}, 1),
+        ({"kernel_size": 4, "stride": 4}, 1),
+        ({"out_channels": 4}, 0),
+        ({"groups": 4}, 0),
+    ],
+)
+def test_lines_are_images(of: dict[str, Any], count: int) -> None:
+    """Of any batch and length; zeros before a line and its own padding are one."""
+    torch.manual_seed(0)
+    conv = nn.Conv1d(8, **{"out_channels": 16, "kernel_size": 3, **of})
+    model = nn.Sequential(nn.ConstantPad1d((3, 0), 0.0), conv, nn.GELU()).eval()
+    dims = ({0: Dim("batch", max=8), 2: Dim("length", min=9, max=200)},)
+    exported = export(model, (torch.randn(2, 8, 20),), dynamic_shapes=dims)
+    program = decompose(functionalize(exported), ())
+    pack_convolutions(program)
+    program.graph_module.graph.lint()
+    found = calls(program, PACKED_CONVOLUTION)
+    assert len(found) == count
+    assert all(call.args[6][2] >= 3 for call in found)  # type: ignore[index]
+    lowered = to_edge_transform_and_lower(exported, partitioner=[CpuPartitioner()])
+    method = Runtime.get().load_program(lowered.to_executorch().buffer).load_method("forward")
+    for batch, length in ((2, 20), (1, 9), (3, 200)):
+        x = torch.randn(batch, length, 8).transpose(1, 2)
+        for result in (program.module(check_guards=False)(x), *method.execute([x])):
+            torch.testing.assert_close(result, model(x), rtol=1e-4, atol=1e-5)
+
+
+def test_lines_between_convolutions_keep_channels_inside() -> None:
+    """Nothing transposes them, there and back."""
+    model = nn.Sequential(
+        nn.Conv1d(2, 32, 3), nn.GELU(), nn.Conv1d(32, 32, 3), nn.GroupNorm(32, 32), nn.GELU(),
+        nn.Conv1d(32, 16, 3), nn.GELU(), nn.Flatten(),
+    )  # fmt: skip
+    program = program_of(model, torch.randn(1, 2, 300))
+    options = CpuOptions(isa="x86-64-v3")
+    targets = CpuBackend.get_build_targets(options)
+    (code,) = CpuBackend._prepare_and_generate(program, targets, options)[1]
+    between, flat = code.kernels.rsplit('extern "C"', 1)
+    assert "erf" in between and "transpose" not in between
+    assert "erf" in flat
 
 
 @pytest.mark.parametrize(
