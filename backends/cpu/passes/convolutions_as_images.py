@@ -7,7 +7,7 @@ for x of [n, c, length], so that padding before it stays next to it, and
     convolution(x, w, b, [1, s, s], [0, p, p], [1, d, d])    ==>    that of n * depth images
 
 for x of [n, c, depth, height, width] and w of [out, c, 1, k, k]. With a deeper kernel, the sum of
-one for each plane of the kernel, for one volume, where that is worth while:
+one for each plane of the kernel that meets some of x, for one volume, where that is worth while:
 
     convolution(planes, w[:, :, 1], b) + convolution(planes before, w[:, :, 0]) + ...
 
@@ -94,10 +94,17 @@ def _write_planes(conv: Node, constants: ProgramConstants) -> bool:
     x, weight, bias, *window, _, _, groups = args
     stride, padding, dilation = ([*sizes, *sizes, *sizes][:3] for sizes in window)
     value = constants.value(weight)
-    kernels = [constants.add(weight, value[:, :, z]) for z in range(value.shape[2])]
+    depth, planes_out = value_of(x).shape[2], value_of(conv).shape[2]
+    inside = [
+        z
+        for z in range(value.shape[2])
+        if value.shape[2] == 1
+        or any(0 <= z * dilation[0] - padding[0] + i * stride[0] < depth for i in range(planes_out))
+    ]
+    inside = inside or [0]
+    kernels = [constants.add(weight, value[:, :, z]) for z in inside]
     of_image = stride[1:], padding[1:], dilation[1:], False, [0, 0], groups
-    planes_out = value_of(conv).shape[2]
-    is_whole = planes_out == value_of(x).shape[2] and len(kernels) == 1
+    is_whole = planes_out == depth and len(kernels) == 1 and not padding[0]
 
     def of_images(x: torch.Tensor, *constants: torch.Tensor) -> torch.Tensor:
         weights, b = constants[: len(kernels)], (*constants, None)[len(kernels)]
@@ -106,11 +113,11 @@ def _write_planes(conv: Node, constants: ProgramConstants) -> bool:
             zeros = torch.full((padding[0], *planes.shape[1:]), 0.0, dtype=x.dtype)
             planes = torch.cat([zeros, planes, zeros])
         total = None
-        for z, w in enumerate(weights):
+        for z, w in zip(inside, weights, strict=True):
             first = z * dilation[0]
             reach = (planes_out - 1) * stride[0] + 1
             part = planes if is_whole else planes[first : first + reach : stride[0]]
-            y: torch.Tensor = CONVOLUTION(part, w, b if z == 0 else None, *of_image)
+            y: torch.Tensor = CONVOLUTION(part, w, b if total is None else None, *of_image)
             total = y if total is None else y + total
         assert total is not None
         return total.unflatten(0, (x.shape[0], -1)).transpose(1, 2)

@@ -42,6 +42,9 @@ _aten = torch.ops.aten
 _WINOGRAD_CHANNELS = 32
 _WINOGRAD_OUTPUTS = 64
 
+#: Terms of an output in a plane of the kernel, from which what a sum of planes costs does not matter.
+_TERMS_OF_PLANE = 256
+
 #: min and max of a clamp.
 Bounds: TypeAlias = tuple[float | None, float | None]
 
@@ -51,7 +54,7 @@ _Packed: TypeAlias = dict[tuple[Node, Node | None, range, range, bool], Node]
 
 def pack_convolutions(program: ExportedProgram) -> None:
     """Rewrites the program's graph, signature and constants."""
-    convolutions_as_images(program, _has_packable_weights, _suits_winograd)
+    convolutions_as_images(program, _has_packable_weights, _suits_sums)
     constants = ProgramConstants(program)
     packed_weights: _Packed = {}
     convolutions = program.graph.find_nodes(op="call_function", target=CONVOLUTION)
@@ -130,6 +133,13 @@ def _pack(conv: Node, constants: ProgramConstants, packed_weights: _Packed) -> N
     if isinstance(padded, Node) and padded is not x and not padded.users:
         padded.graph.erase_node(padded)
     call.name = last.name  # which the signature of an output refers to
+
+
+def _suits_sums(conv: Node) -> bool:
+    """Whether a convolution of a volume is as fast as a sum of convolutions of its planes."""
+    args: Sequence[Any] = conv.args
+    _, of_group, *kernel = value_of(args[1]).shape
+    return _suits_winograd(conv) or of_group * math.prod(kernel[-2:]) >= _TERMS_OF_PLANE
 
 
 def _suits_winograd(conv: Node) -> bool:

@@ -366,14 +366,17 @@ def test_planes_of_a_volume_are_images(of: dict[str, Any], count: int) -> None:
         ({"padding": (2, 1, 1), "dilation": (2, 1, 1), "bias": False}, 6, 3),
         ({"stride": (2, 1, 1), "kernel_size": (2, 3, 3), "padding": (0, 1, 1)}, 5, 2),
         ({"stride": (2, 1, 1), "kernel_size": (1, 3, 3), "padding": (1, 1, 1)}, 4, 1),
-        ({"padding": 1, "stride": (1, 2, 1)}, 5, 0),
+        ({"padding": 1, "stride": (1, 2, 1)}, 5, 3),
+        ({"padding": 1}, 1, 1),
+        ({"padding": 2, "kernel_size": 5}, 2, 3),
+        ({"padding": (3, 1, 1), "kernel_size": (1, 3, 3), "stride": (7, 1, 1)}, 1, 1),
         ({"padding": 1, "groups": 2}, 5, 0),
         ({"kernel_size": (3, 3, 1)}, 5, 0),
-        ({}, 5, 0),  # small planes
+        ({}, 5, 3),
     ],
 )
 def test_a_volume_is_a_sum_of_images(of: dict[str, Any], planes: int, count: int) -> None:
-    """Of kernels that Winograd's convolution is for."""
+    """Of kernels with many terms in a plane, without planes that meet nothing but padding."""
     torch.manual_seed(0)
     model = nn.Sequential(
         nn.Conv3d(32, 40, **{"kernel_size": (3, 3, 3), **of}), nn.ReLU(), nn.Flatten(2)
@@ -383,7 +386,7 @@ def test_a_volume_is_a_sum_of_images(of: dict[str, Any], planes: int, count: int
     program = decompose(functionalize(exported), ())
     pack_convolutions(program)
     program.graph_module.graph.lint()
-    assert len(calls(program, WINOGRAD_CONVOLUTION)) == count
+    assert sum(len(calls(program, op)) for op in (PACKED_CONVOLUTION, WINOGRAD_CONVOLUTION)) == count
     lowered = to_edge_transform_and_lower(exported, partitioner=[CpuPartitioner()])
     method = Runtime.get().load_program(lowered.to_executorch().buffer).load_method("forward")
     for found in (program.module(check_guards=False)(x), *method.execute([x])):
