@@ -86,9 +86,7 @@ def test_what_depends_on_dynamic_sizes_stays() -> None:
     def positions(m: Applied, x: torch.Tensor) -> torch.Tensor:
         return x + torch.arange(x.shape[0])[:, None].float().sin()
 
-    _, left = folded(
-        Applied(positions), torch.randn(2000, 64), dynamic_shapes={"x": {0: Dim("n")}}
-    )
+    _, left = folded(Applied(positions), torch.randn(2000, 64), dynamic_shapes={"x": {0: Dim("n")}})
     assert "sin" in left
 
 
