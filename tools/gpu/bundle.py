@@ -24,7 +24,6 @@ from tools.gpu.run import ARCHIVE
 LIMIT = 60 << 20
 
 _OUTPUT = flags.DEFINE_string("output", None, "Folder to make or to renew.")
-_BINARIES = flags.DEFINE_spaceseplist("binaries", [], "Programs, as paths of this repository.")
 
 # Compiled for this machine's Python; the GPU machine compiles its own.
 _LEFT_OUT = frozenset({"pteron/runtime/python/_native.so"})
@@ -40,6 +39,13 @@ _FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 1, "dict_size": 128 << 20}]
 
 class TooLarge(RuntimeError):
     """A bundle exceeds its limit."""
+
+
+def programs(root: Path) -> list[str]:
+    """The runner and the C++ tests among the runfiles in `root`, as paths below it."""
+    tests = (root / "backends/cuda/runtime").rglob("tests/test_*")
+    found = [path for path in tests if os.access(path, os.X_OK) and not path.suffix]
+    return ["tools/runner/runner_cuda", *sorted(str(path.relative_to(root)) for path in found)]
 
 
 def collect(root: Path, binaries: Sequence[str]) -> dict[str, Path | str]:
@@ -151,10 +157,10 @@ def main(argv: Sequence[str]) -> None:
         raise app.UsageError("--output=FOLDER is needed: where the bundle goes")
     folder = Path(os.environ.get("BUILD_WORKING_DIRECTORY", "."), _OUTPUT.value)
     root = Path(os.path.abspath(__file__)).parents[2]
-    files = collect(root, _BINARIES.value)
+    files = collect(root, programs(root))
     with tempfile.TemporaryDirectory() as made:
         commit = Path(made, "commit.txt")
-        commit.write_text(_commit(os.environ["BUILD_WORKSPACE_DIRECTORY"]) + "\n")
+        commit.write_text(_commit(os.environ.get("BUILD_WORKSPACE_DIRECTORY", ".")) + "\n")
         files["commit.txt"] = commit
         size = write(folder, files)
     print(f"{folder}: {len(files)} files, {size / 2**20:.1f} MiB")

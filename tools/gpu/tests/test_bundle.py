@@ -10,16 +10,12 @@ import pytest
 from tools.gpu import bundle, run
 
 _ROOT = Path(os.path.abspath(bundle.__file__)).parents[2]
-_TESTS = sorted(
-    str(path.relative_to(_ROOT))
-    for path in (_ROOT / "backends/cuda/runtime").rglob("tests/test_*")
-    if os.access(path, os.X_OK) and not path.suffix
-)
+_PROGRAMS = bundle.programs(_ROOT)
 
 
 @pytest.fixture(scope="module")
 def files() -> dict[str, Path | str]:
-    return bundle.collect(_ROOT, ["tools/runner/runner_cuda", *_TESTS])
+    return bundle.collect(_ROOT, _PROGRAMS)
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +27,8 @@ def unpacked(files: dict[str, Path | str], tmp_path_factory: pytest.TempPathFact
 
 
 def test_holds_what_the_stages_need(files: dict[str, Path | str]) -> None:
-    assert "bin/test_ops_without_cudnn" in files and len(_TESTS) == 6
-    assert {f"bin/{Path(test).name}" for test in _TESTS} <= files.keys()
+    assert "bin/test_ops_without_cudnn" in files and len(_PROGRAMS) == 7
+    assert {f"bin/{Path(program).name}" for program in _PROGRAMS} <= files.keys()
     for path in (
         "bin/runner_cuda",
         "pteron/backends/cuda/runtime/libcuda_backend.so",

@@ -4,7 +4,7 @@
 
 `values` are [rows, columns], int8 (packed as int4 if all fit) or float8_e4m3fn; a pass inserts
 calls of the operator (`passes/quantized_gemm.py`). The packed weight is read by
-`cuda/runtime/shims/quantized_mma.cu`, [strips of 16 columns, chunks of 64 rows, bytes of a chunk].
+`cuda/runtime/shims/quantized_mma.cuh`, [strips of 16 columns, chunks of 64 rows, bytes of a chunk].
 In a chunk, thread 4 g + t of a warp has rows 16 q + 4 t + 2 p + e, for q and p and e, of columns g
 and g + 8 of the strip: what it needs of each mma.m16n8k16 in consecutive bytes.
 """

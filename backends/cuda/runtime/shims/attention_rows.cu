@@ -291,23 +291,41 @@ __global__ void __launch_bounds__(kWarps * 32) mma_rows_kernel(__grid_constant__
               at * a.bias_strides[2];
     limit[h] = a.causal ? min(at + 1, keys) : keys;
   }
-  const int last = min(first_row + kRows, r.rows) - 1, begin = blockIdx.y * r.split;
-  const int end = min(a.causal ? min(last / r.group + 1, keys) : keys, begin + r.split);
+  const int last = min(first_row + kRows, r.rows) - 1;
+  const int end = a.causal ? min(last / r.group + 1, keys) : keys;
+  // Splits take keys in turns, so that each has its part of those that the mask does not hide.
+  const int begin = (blockIdx.y * kWarps + warp) * kKeys, step = r.splits * kWarps * kKeys;
 
   float maximum[kHalves], sum[kHalves] = {}, values[kColumns][8][4] = {};
 #pragma unroll
   for (int h = 0; h < kHalves; ++h) maximum[h] = kNone;
   const float scale = static_cast<float>(a.scale) * kLog2E;
-#pragma unroll 1
-  for (int base = begin + warp * kKeys; base < end; base += kWarps * kKeys) {
-    // Of keys base + 8 * u + 2 * t + e. They are not read if the mask hides all of them.
-    float shift[2][kHalves][2];
-    bool is_seen = !a.bias;
+  // The mask of keys base + 8 * u + 2 * t + e, read while the keys before them are processed.
+  struct Mask {
+    T of[2][kHalves][2];
+  };
+  const auto read_mask = [&](int base) {
+    Mask mask;
 #pragma unroll
     for (int i = 0; i < 4 * kHalves; ++i) {
       const int u = i % 2, e = i / 2 % 2, h = i / 4;
       const int at = min(base + 8 * u + 2 * t + e, end - 1);
-      shift[u][h][e] = a.bias ? static_cast<float>(bias[h][at * a.bias_strides[3]]) : 0.0f;
+      mask.of[u][h][e] = a.bias ? bias[h][at * a.bias_strides[3]] : static_cast<T>(0.0f);
+    }
+    return mask;
+  };
+  Mask next = begin < end ? read_mask(begin) : Mask{};
+#pragma unroll 1
+  for (int base = begin; base < end; base += step) {
+    const Mask mask = next;
+    if (base + step < end) next = read_mask(base + step);
+    // Keys are not read if it hides all of them.
+    float shift[2][kHalves][2];
+    bool is_seen = false;
+#pragma unroll
+    for (int i = 0; i < 4 * kHalves; ++i) {
+      const int u = i % 2, e = i / 2 % 2, h = i / 4;
+      shift[u][h][e] = static_cast<float>(mask.of[u][h][e]);
       is_seen |= shift[u][h][e] != kNone;
     }
     if (!__any_sync(~0u, is_seen)) continue;

@@ -57,6 +57,12 @@ def _of(dtype: torch.dtype) -> Iterator[Json]:
         for query in range(queries - 1 if queries > 1 else 1):
             each[query, query * 20 : query * 20 + 3] = 0
         yield _case(f"{name}/left_{queries}_{keys}_{items}/each", q, k, v, each)
+    # More heads than SMs for several blocks each, so that a block has many keys.
+    q, k, v = _operands(dtype, 64, 64, 1, 700, 8)
+    for first, last in ((0, 41), (290, 650)):
+        left = torch.full((1, 700), _NONE, dtype=dtype)
+        left[:, first:last] = 0
+        yield _case(f"{name}/left_many_heads/{first}", q, k, v, left)
     q, k, v = _operands(dtype, 4, 2, 3, 7, 16)
     nothing = torch.full((3, 7), _NONE, dtype=dtype)
     nothing[0] = 0
