@@ -2,14 +2,16 @@
 
 import contextlib
 import inspect
+import math
 import sys
+import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from unittest import mock
 
 import sympy
 import torch
-from torch.export import Dim
+from torch.export import Dim, ExportedProgram
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
@@ -60,12 +62,16 @@ def resized(inputs: _Bound, shapes: Any, size: Callable[[Any, int], int]) -> _Bo
 
 
 def roots(inputs: _Bound, shapes: Any) -> dict[str, tuple[Dim, int]]:
-    """The Dims that are not derived from others by name, with their sizes in the inputs."""
+    """The Dims by name, those also of which others are derived, with their sizes in the inputs."""
     found: dict[str, tuple[Dim, int]] = {}
 
     def note(dim: Any, size: int) -> int:
-        if isinstance(dim, Dim) and not hasattr(dim, "root"):
-            found[dim.__name__] = dim, size
+        if isinstance(dim, Dim):
+            root, number = getattr(dim, "root", dim), size
+            if root is not dim:  # it is linear
+                none, one = (int(dim.fn(sympy.Integer(n))) for n in (0, 1))
+                number = (size - none) // (one - none)
+            found[root.__name__] = root, number
         return size
 
     resized(inputs, shapes, note)
@@ -114,6 +120,23 @@ class DynamicSizes(TorchFunctionMode):
         elif func is torch.cdist and str(kwargs.get("compute_mode")).endswith("_if_necessary"):
             if not all(statically_known_true(each.shape[-2] <= _ROWS) for each in args):
                 kwargs = {**kwargs, "compute_mode": "donot_use_mm_for_euclid_dist"}
+        elif func is torch.arange and len(args) > 1 and type(args[1]) is torch.SymInt:
+            start, end, step = (*args, 1)[:3]
+            dtype = kwargs.get("dtype") or torch.get_default_dtype()
+            # Of floats torch counts the elements in floats, and so never knows that there are `end`.
+            if type(start) is float and int(step) == step > 0 and dtype.is_floating_point:
+                whole, wide = math.floor(start), torch.promote_types(dtype, torch.float32)
+                counted = torch.arange(whole, end, int(step), **{**kwargs, "dtype": wide})
+                return (counted + (start - whole)).to(dtype)
+        elif func is torch.linspace and len(args) > 2 and type(args[2]) is torch.SymInt:
+            start, end, steps = args
+            dtype = kwargs.get("dtype") or torch.get_default_dtype()
+            wide = torch.promote_types(dtype, torch.float32)
+            # As torch, which takes no SymInt here, from both ends.
+            n = torch.arange(steps, **{**kwargs, "dtype": wide})
+            step = (end - start) / torch.sym_max(steps - 1, 1)
+            first, last = start + step * n, end - step * (steps - 1 - n)
+            return torch.where(n < (steps + 1) // 2, first, last).to(dtype)
         return func(*args, **kwargs)
 
 
@@ -131,6 +154,90 @@ def _parts(size: Any, number: Any, is_chunk: bool) -> list[Any]:
         return [size // number] * number if whole else []
     count = sympy.cancel(size.node.expr / getattr(getattr(number, "node", None), "expr", number))
     return [number] * int(count) if count.is_Integer else []
+
+
+def check_derived(program: ExportedProgram) -> None:
+    """Raises ValueError if a size that is derived from a Dim (`16 * rows`) is a constant, of which
+    torch.export then tells nobody."""
+    for node in program.graph.find_nodes(op="placeholder"):
+        value = node.meta.get("val")
+        sizes = value.shape if isinstance(value, torch.Tensor) else ()
+        derived = [size for size in sizes if isinstance(size, torch.SymInt)]
+        for env in {id(size.node.shape_env): size.node.shape_env for size in derived}.values():
+            for guard in env.guards:
+                expr = env.simplify(guard.expr)
+                if not isinstance(expr, sympy.Eq) or len(expr.free_symbols) != 1:
+                    continue
+                (symbol,) = expr.free_symbols
+                found, hint = program.range_constraints.get(symbol), env.var_to_val.get(symbol)
+                if found and not any(
+                    expr.subs(symbol, bound) for bound in {found.lower, found.upper} - {hint}
+                ):
+                    raise ValueError(
+                        f"Constraints violated: of a size that may change, torch.export specialized"
+                        f" it to be a constant, {guard.expr}, {guard.sloc}"
+                    )
+
+
+class _Converting(type):
+    def __call__(cls, value: Any = 0, *rest: Any) -> Any:
+        if isinstance(value, torch.SymInt | torch.SymFloat) and not rest:
+            return torch.sym_int(value) if cls is _Int else torch.sym_float(value)
+        return cls.__base__(value, *rest)
+
+    def __instancecheck__(cls, value: Any) -> bool:
+        return isinstance(value, cls.__base__)
+
+
+class _Int(int, metaclass=_Converting):
+    pass
+
+
+class _Float(float, metaclass=_Converting):
+    pass
+
+
+def _sqrt(value: Any) -> Any:
+    return (torch.sym_sqrt if isinstance(value, torch.SymInt | torch.SymFloat) else math.sqrt)(value)
+
+
+#: By identity, what keeps a size dynamic instead of a function or type.
+_SYMBOLIC: dict[int, Any] = {
+    id(int): _Int,
+    id(float): _Float,
+    id(math.sqrt): _sqrt,
+}
+_SYMBOLIC[id(math)] = types.SimpleNamespace(**{**vars(math), "sqrt": _sqrt})
+
+
+@contextlib.contextmanager
+def noted_conversions(places: dict[str, dict[str, Any]]) -> Iterator[None]:
+    """Inside, Python code of a model that makes a number of a dynamic size is noted by file and
+    line, with the globals of its module."""
+    convert = torch.SymInt.__int__
+
+    def noting(size: torch.SymInt) -> int:
+        frame = sys._getframe(1)
+        if is_models(frame.f_code.co_filename) and not size.node.expr.is_number:
+            places[place_of(frame)] = frame.f_globals
+        return convert(size)
+
+    with (
+        mock.patch.object(torch.SymInt, "__int__", noting),
+        mock.patch.object(torch.SymInt, "__index__", noting),
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def symbolic_conversions(places: Mapping[str, dict[str, Any]]) -> Iterator[None]:
+    """Inside, int(), float() and math.sqrt() keep sizes dynamic in these modules."""
+    with contextlib.ExitStack() as stack:
+        for names in {id(names): names for names in places.values()}.values():
+            named = {"int": int, "float": float, **names}.items()
+            found = {k: _SYMBOLIC[id(value)] for k, value in named if id(value) in _SYMBOLIC}
+            stack.enter_context(mock.patch.dict(names, found))
+        yield
 
 
 class ComparedSizes:
@@ -174,8 +281,8 @@ class ComparedSizes:
             yield
 
     def can_be_tried(self) -> bool:
-        """Whether there are comparisons, and inputs of sizes near all numbers in them are small."""
-        return bool(self.places) and max(self._numbers, default=0) <= _LARGEST
+        """Whether inputs of sizes near all numbers in comparisons are small."""
+        return max(self._numbers, default=0) <= _LARGEST
 
     def candidates(self, inputs: _Bound, shapes: Any) -> Iterator[_Bound]:
         """Inputs of sizes for which comparisons may have another outcome, each of one Dim; first

@@ -27,7 +27,14 @@ from pteron.exporter.inputs import check_tensors
 from pteron.exporter.modules import as_exported, returning_detached, run_module, storages_of
 from pteron.exporter.packed_sequences import padded_sequences
 from pteron.exporter.refusals import first_line, places_of_constants, quiet, refusal
-from pteron.exporter.sizes import ComparedSizes, DynamicSizes, all_are_dims
+from pteron.exporter.sizes import (
+    ComparedSizes,
+    DynamicSizes,
+    all_are_dims,
+    check_derived,
+    noted_conversions,
+    symbolic_conversions,
+)
 
 
 def export_first_way(
@@ -50,8 +57,9 @@ def export_first_way(
     """
     positional, named = given
     program, refused = None, dict[str, Exception]()
+    converted: dict[str, dict[str, Any]] = {}
     # The third way traces below autograd, not above: what forward() differentiates is in the graph.
-    # The last two do not let comparisons of sizes make these constant.
+    # The last two do not let comparisons and conversions of sizes make these constant.
     for way, fixes, below, otherwise in (
         (False, False, False, None),
         (False, True, False, None),
@@ -89,18 +97,22 @@ def export_first_way(
                     else contextlib.nullcontext(),
                     masks_of_values() if fixes else contextlib.nullcontext(),
                     padded_sequences(all_steps=fixes) as packed,
+                    noted_conversions(converted),
+                    symbolic_conversions(converted) if compared else contextlib.nullcontext(),
                     compared.followed() if compared else contextlib.nullcontext(),
                     contextlib.nullcontext() if way or not shapes else DynamicSizes(),
                     fixed or contextlib.nullcontext(),
                 ):
                     export = _export if below else torch.export.export
                     program = export(module, positional, named, dynamic_shapes=shapes, strict=way)
+                check_derived(program)
                 check_constants(program)
                 check_tensors(name, "weight", program.constants.items())
                 if fixed:
                     fixed.check(program)
                 if compared and (
-                    not compared.can_be_tried()
+                    not (compared.places or converted)
+                    or not compared.can_be_tried()
                     or not is_right(program, module, forward, compared.candidates(inputs, shapes))
                 ):
                     program = None
@@ -143,7 +155,8 @@ def export_first_way(
             )
     elif compared:
         notes.append(
-            f"method {name!r} compares sizes that may change, at {', '.join(compared.places)}: the"
+            f"method {name!r} compares sizes that may change, or makes numbers of them, at"
+            f" {', '.join({**compared.places, **converted})}: the"
             f" program does not, and was compared with the model for sizes near all that these are"
             f" compared with"
         )
