@@ -248,12 +248,13 @@ class ComparedSizes:
 
     Attributes:
       places: file and line of each comparison.
+      numbers: what sizes are compared with.
     """
 
     def __init__(self, otherwise: bool) -> None:
         self._otherwise = otherwise
-        self._numbers: set[int] = set()
         self.places: dict[str, None] = {}
+        self.numbers: set[int] = set()
 
     @contextlib.contextmanager
     def followed(self) -> Iterator[None]:
@@ -272,7 +273,7 @@ class ComparedSizes:
             ):
                 return bool(evaluate(condition))
             self.places[place_of(frame)] = None
-            self._numbers |= {int(n) for n in expr.atoms(sympy.Integer)}
+            self.numbers |= {int(n) for n in expr.atoms(sympy.Integer)}
             if isinstance(expr, sympy.Eq | sympy.Ne):
                 return isinstance(expr, sympy.Ne)
             return bool(hint) is not self._otherwise
@@ -282,14 +283,14 @@ class ComparedSizes:
 
     def can_be_tried(self) -> bool:
         """Whether inputs of sizes near all numbers in comparisons are small."""
-        return max(self._numbers, default=0) <= _LARGEST
+        return max(self.numbers, default=0) <= _LARGEST
 
     def candidates(self, inputs: _Bound, shapes: Any) -> Iterator[_Bound]:
         """Inputs of sizes for which comparisons may have another outcome, each of one Dim; first
         the same."""
         yield inputs
         found = roots(inputs, shapes)
-        numbers = self._numbers | {size for _, size in found.values()}
+        numbers = self.numbers | {size for _, size in found.values()}
         near = {n // m + d for n in numbers for m in {1, *numbers} if m > 0 for d in (-1, 0, 1)}
         for name, (dim, size) in found.items():
             for n in sorted(near - {size}):

@@ -26,6 +26,7 @@ from pteron.exporter.fixed_buffers import FixedBuffers
 from pteron.exporter.inputs import check_tensors
 from pteron.exporter.modules import as_exported, returning_detached, run_module, storages_of
 from pteron.exporter.packed_sequences import padded_sequences
+from pteron.exporter.proofs_of_sizes import tried_sizes
 from pteron.exporter.refusals import first_line, places_of_constants, quiet, refusal
 from pteron.exporter.sizes import (
     ComparedSizes,
@@ -100,6 +101,9 @@ def export_first_way(
                     noted_conversions(converted),
                     symbolic_conversions(converted) if compared else contextlib.nullcontext(),
                     compared.followed() if compared else contextlib.nullcontext(),
+                    tried_sizes(compared.numbers if compared else None)
+                    if shapes
+                    else contextlib.nullcontext(),
                     contextlib.nullcontext() if way or not shapes else DynamicSizes(),
                     fixed or contextlib.nullcontext(),
                 ):
@@ -111,7 +115,7 @@ def export_first_way(
                 if fixed:
                     fixed.check(program)
                 if compared and (
-                    not (compared.places or converted)
+                    not (compared.places or compared.numbers or converted)
                     or not compared.can_be_tried()
                     or not is_right(program, module, forward, compared.candidates(inputs, shapes))
                 ):
@@ -154,11 +158,11 @@ def export_first_way(
                 f" the padded length"
             )
     elif compared:
+        places = ", ".join({**compared.places, **converted}) or "lines of torch's"
         notes.append(
             f"method {name!r} compares sizes that may change, or makes numbers of them, at"
-            f" {', '.join({**compared.places, **converted})}: the"
-            f" program does not, and was compared with the model for sizes near all that these are"
-            f" compared with"
+            f" {places}: the program does not, and was compared with the model for sizes near all"
+            f" that these are compared with"
         )
     elif refused:
         notes.append(
