@@ -35,10 +35,11 @@ def tried_sizes(small: set[int] | None) -> Iterator[None]:
             return found
         expr = env.simplify(expr)
         symbols = tuple(sorted(expr.free_symbols, key=str))
-        ranges = [env.var_to_range.get(symbol) for symbol in symbols]
         if not isinstance(expr, sympy.Rel | BooleanFunction):
             return None
-        if not all(r and r.is_int and r.lower.is_finite and r.upper.is_finite for r in ranges):
+        ranges = [env.var_to_range[symbol] for symbol in symbols if symbol in env.var_to_range]
+        ends = [end for found in ranges for end in (found.lower, found.upper)]
+        if len(ranges) < len(symbols) or not all(isinstance(end, sympy.Integer) for end in ends):
             return None
         bounds = tuple((int(r.lower), int(r.upper)) for r in ranges)
         value, _ = _value_for_all(expr, symbols, bounds)

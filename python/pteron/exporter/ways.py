@@ -160,9 +160,9 @@ def export_first_way(
     elif compared:
         places = ", ".join({**compared.places, **converted}) or "lines of torch's"
         notes.append(
-            f"method {name!r} compares sizes that may change, or makes numbers of them, at"
-            f" {places}: the program does not, and was compared with the model for sizes near all"
-            f" that these are compared with"
+            f"method {name!r} compares sizes that may change, at {places}, or makes numbers of"
+            f" them: the program does not, and was compared with the model for sizes near all that"
+            f" these are compared with"
         )
     elif refused:
         notes.append(
