@@ -120,29 +120,39 @@ class DynamicSizes(TorchFunctionMode):
         elif func is torch.cdist and str(kwargs.get("compute_mode")).endswith("_if_necessary"):
             if not all(statically_known_true(each.shape[-2] <= _ROWS) for each in args):
                 kwargs = {**kwargs, "compute_mode": "donot_use_mm_for_euclid_dist"}
-        elif func is torch.arange and len(args) > 1 and type(args[1]) is torch.SymInt:
-            start, end, step = (*args, 1)[:3]
-            dtype = kwargs.get("dtype") or torch.get_default_dtype()
-            # Of floats torch counts the elements in floats, and so never knows that there are `end`.
-            if type(start) is float and int(step) == step > 0 and dtype.is_floating_point:
-                whole, wide = math.floor(start), torch.promote_types(dtype, torch.float32)
-                counted = torch.arange(whole, end, int(step), **{**kwargs, "dtype": wide})
-                return (counted + (start - whole)).to(dtype)
-        elif func is torch.linspace and len(args) > 2 and type(args[2]) is torch.SymInt:
-            start, end, steps = args
-            dtype = kwargs.get("dtype") or torch.get_default_dtype()
-            wide = torch.promote_types(dtype, torch.float32)
-            # As torch, which takes no SymInt here, from both ends.
-            n = torch.arange(steps, **{**kwargs, "dtype": wide})
-            step = (end - start) / torch.sym_max(steps - 1, 1)
-            first, last = start + step * n, end - step * (steps - 1 - n)
-            return torch.where(n < (steps + 1) // 2, first, last).to(dtype)
+        elif func is torch.arange or func is torch.linspace:
+            if (found := _evenly_spaced(func is torch.linspace, args, kwargs)) is not None:
+                return found
         return func(*args, **kwargs)
 
 
 def _named(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     named = {_NAMES.get(key, key): value for key, value in kwargs.items()}
     return {**dict(zip(("input", "number", "dim"), args, strict=False)), **named}
+
+
+def _evenly_spaced(
+    is_linspace: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> torch.Tensor | None:
+    """linspace() of a dynamic number of floats, for which torch takes no SymInt; or arange() from a
+    float to a dynamic end, whose elements torch counts in floats, and so never knows."""
+    names = ("start", "end", "steps" if is_linspace else "step")
+    named = {**dict(zip(names, args, strict=False)), **kwargs}
+    start, end, step = (named.pop(name, None) for name in names)
+    dtype = named.pop("dtype", None) or torch.get_default_dtype()
+    if not dtype.is_floating_point or type(step if is_linspace else end) is not torch.SymInt:
+        return None
+    named["dtype"] = torch.promote_types(dtype, torch.float32)
+    if is_linspace:  # as torch, from both ends
+        n, last = torch.arange(step, **named), step - 1
+        slope = (end - start) / torch.sym_max(last, 1)
+        first_half = n < (step + 1) // 2
+        return torch.where(first_half, start + slope * n, end - slope * (last - n)).to(dtype)
+    step = 1 if step is None else step
+    if type(start) is not float or int(step) != step or step < 1:
+        return None
+    whole = math.floor(start)
+    return (torch.arange(whole, end, int(step), **named) + (start - whole)).to(dtype)
 
 
 def _parts(size: Any, number: Any, is_chunk: bool) -> list[Any]:
