@@ -16,7 +16,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._sympy.printers import PythonPrinter
 
 #: Sizes, or combinations of them, up to which all are tried.
-_MOST = 1 << 16
+_MOST = 1 << 13
 
 
 @contextlib.contextmanager
