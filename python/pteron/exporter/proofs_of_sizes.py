@@ -34,24 +34,43 @@ def tried_sizes(small: set[int] | None) -> Iterator[None]:
         if found is not None or options.get("unbacked_only") or options.get("compute_hint"):
             return found
         expr = env.simplify(expr)
-        symbols = tuple(sorted(expr.free_symbols, key=str))
-        if not isinstance(expr, sympy.Rel | BooleanFunction):
+        if (of := _symbols(env, expr)) is None:
             return None
-        ranges = [env.var_to_range[symbol] for symbol in symbols if symbol in env.var_to_range]
-        ends = [end for found in ranges for end in (found.lower, found.upper)]
-        if len(ranges) < len(symbols) or not all(isinstance(end, sympy.Integer) for end in ends):
-            return None
-        bounds = tuple((int(r.lower), int(r.upper)) for r in ranges)
+        symbols, bounds = of
         value, _ = _value_for_all(expr, symbols, bounds)
         if value is None and small is not None and len(symbols) == 1:
             if isinstance(expr, sympy.Rel) and expr.rhs in (0, 1, 2):
                 value, few = _value_for_all(expr, symbols, bounds, expr.lhs < 2)
+                if value is None or value != static(env, expr, compute_hint=True):
+                    return None  # a remainder, and no size
                 small.update(few)
         return None if value is None else sympy.sympify(value)
 
     vars(evaluate)["cache_clear"] = static.cache_clear
     with mock.patch.object(ShapeEnv, "_maybe_evaluate_static", evaluate):
         yield
+
+
+def sizes_where(env: ShapeEnv, expr: Any, value: bool) -> set[int]:
+    """The first and last sizes for which a condition on one of them has a value."""
+    of = _symbols(env, env.simplify(expr))
+    if of is None or len(of[0]) != 1:
+        return set()
+    condition = env.simplify(expr if value else sympy.Not(expr))
+    found = sorted(_value_for_all(sympy.true, *of, condition)[1])
+    return {*found[:2], *found[-1:]}
+
+
+def _symbols(env: ShapeEnv, expr: Any) -> tuple[tuple[Any, ...], tuple[tuple[int, int], ...]] | None:
+    """The symbols of a condition, with the least and largest values that they have."""
+    symbols = tuple(sorted(expr.free_symbols, key=str))
+    ranges = [env.var_to_range[symbol] for symbol in symbols if symbol in env.var_to_range]
+    ends = [end for found in ranges for end in (found.lower, found.upper)]
+    if len(ranges) < len(symbols) or not isinstance(expr, sympy.Rel | BooleanFunction):
+        return None
+    if not all(isinstance(end, sympy.Integer) for end in ends):
+        return None
+    return symbols, tuple((int(found.lower), int(found.upper)) for found in ranges)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -11,7 +11,7 @@ from typing import Any
 from unittest import mock
 
 import torch
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.fx.experimental.symbolic_shapes import ShapeEnv, uninteresting_files
 
 from pteron.exporter.errors import ExportError
 
@@ -151,7 +151,9 @@ def quiet() -> Iterator[None]:
 
 @contextlib.contextmanager
 def places_of_constants() -> Iterator[None]:
-    """Notes in an error the line that first made a dynamic size constant, which torch only logs."""
+    """Notes in an error the line that first made a dynamic size constant, which torch only logs;
+    and torch takes no line of ours for one of the model."""
+    uninteresting_files().update(_OURS + name for name in os.listdir(_OURS))
     places: list[str] = []
     replace = ShapeEnv._set_replacement
 

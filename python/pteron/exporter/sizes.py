@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from pteron.exporter.conditions import outcome, place_of
+from pteron.exporter.proofs_of_sizes import sizes_where
 from pteron.exporter.refusals import is_models
 
 _Bound = inspect.BoundArguments
@@ -284,9 +285,10 @@ class ComparedSizes:
                 return bool(evaluate(condition))
             self.places[place_of(frame)] = None
             self.numbers |= {int(n) for n in expr.atoms(sympy.Integer)}
-            if isinstance(expr, sympy.Eq | sympy.Ne):
-                return isinstance(expr, sympy.Ne)
-            return bool(hint) is not self._otherwise
+            is_equality = isinstance(expr, sympy.Eq | sympy.Ne)
+            value = isinstance(expr, sympy.Ne) if is_equality else bool(hint) is not self._otherwise
+            self.numbers |= sizes_where(condition.node.shape_env, expr, not value)
+            return value
 
         with mock.patch.object(torch.SymBool, "__bool__", decided):
             yield
