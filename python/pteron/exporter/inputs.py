@@ -184,8 +184,10 @@ def shapes_for(
         kinds = [signature.parameters[key].kind for key in bound]
         first = next((i for i, k in enumerate(kinds) if k is inspect.Parameter.VAR_POSITIONAL), -1)
         count = len(bound) - 1 + len(args[first:])  # with an entry for each of *args
-        if first >= 0 and len(shapes) == count and (
-            count != len(bound) or not isinstance(shapes[first], tuple | list | None)
+        if (
+            first >= 0
+            and len(shapes) == count
+            and (count != len(bound) or not isinstance(shapes[first], tuple | list | None))
         ):
             end = len(args)
             shapes = (*shapes[:first], tuple(shapes[first:end]), *shapes[end:])

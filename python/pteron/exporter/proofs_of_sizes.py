@@ -61,7 +61,9 @@ def sizes_where(env: ShapeEnv, expr: Any, value: bool) -> set[int]:
     return {*found[:2], *found[-1:]}
 
 
-def _symbols(env: ShapeEnv, expr: Any) -> tuple[tuple[Any, ...], tuple[tuple[int, int], ...]] | None:
+def _symbols(
+    env: ShapeEnv, expr: Any
+) -> tuple[tuple[Any, ...], tuple[tuple[int, int], ...]] | None:
     """The symbols of a condition, with the least and largest values that they have."""
     symbols = tuple(sorted(expr.free_symbols, key=str))
     ranges = [env.var_to_range[symbol] for symbol in symbols if symbol in env.var_to_range]

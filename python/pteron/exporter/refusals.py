@@ -74,8 +74,8 @@ _HINTS = {
     "Suggested fixes": "dynamic_shapes with these fixes; or a call of the largest size first, if a"
     " table of the model grows with it",
     'required "forward" function': "a module that defines forward(self, x), which calls its parts",
-    "does not require grad": "example inputs with requires_grad_(True) for what it differentiates by,"
-    " which some models ask for only where they are not exported",
+    "does not require grad": "example inputs with requires_grad_(True) for what it differentiates"
+    " by, which some models ask for only where they are not exported",
     "unhashable type: non-nested SymInt": "no dict and no functools.cache by a size in the model",
     "type SymInt which has no callable": "functions of torch or math of sizes, not of numpy",
     "dtype": "inputs of the model's dtype, as x.float() or x.half()",

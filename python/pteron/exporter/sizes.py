@@ -70,7 +70,8 @@ def roots(inputs: _Bound, shapes: Any) -> dict[str, tuple[Dim, int]]:
         if isinstance(dim, Dim):
             root, number = getattr(dim, "root", dim), size
             if root is not dim:  # it is linear
-                none, one = (int(dim.fn(sympy.Integer(n))) for n in (0, 1))
+                of: Any = dim
+                none, one = (int(of.fn(sympy.Integer(n))) for n in (0, 1))
                 number = (size - none) // (one - none)
             found[root.__name__] = root, number
         return size
@@ -172,9 +173,9 @@ def check_derived(program: ExportedProgram) -> None:
     torch.export then tells nobody."""
     for node in program.graph.find_nodes(op="placeholder"):
         value = node.meta.get("val")
-        sizes = value.shape if isinstance(value, torch.Tensor) else ()
-        derived = [size for size in sizes if isinstance(size, torch.SymInt)]
-        for env in {id(size.node.shape_env): size.node.shape_env for size in derived}.values():
+        sizes: Any = value.shape if isinstance(value, torch.Tensor) else ()
+        nodes = [size.node for size in sizes if isinstance(size, torch.SymInt)]
+        for env in {id(node.shape_env): node.shape_env for node in nodes}.values():
             for guard in env.guards:
                 expr = env.simplify(guard.expr)
                 if not isinstance(expr, sympy.Eq) or len(expr.free_symbols) != 1:
@@ -194,10 +195,10 @@ class _Converting(type):
     def __call__(cls, value: Any = 0, *rest: Any) -> Any:
         if isinstance(value, torch.SymInt | torch.SymFloat) and not rest:
             return torch.sym_int(value) if cls is _Int else torch.sym_float(value)
-        return cls.__base__(value, *rest)
+        return cls.__mro__[1](value, *rest)
 
     def __instancecheck__(cls, value: Any) -> bool:
-        return isinstance(value, cls.__base__)
+        return isinstance(value, cls.__mro__[1])
 
 
 class _Int(int, metaclass=_Converting):
@@ -209,7 +210,9 @@ class _Float(float, metaclass=_Converting):
 
 
 def _sqrt(value: Any) -> Any:
-    return (torch.sym_sqrt if isinstance(value, torch.SymInt | torch.SymFloat) else math.sqrt)(value)
+    return (torch.sym_sqrt if isinstance(value, torch.SymInt | torch.SymFloat) else math.sqrt)(
+        value
+    )
 
 
 #: By identity, what keeps a size dynamic instead of a function or type.
@@ -225,9 +228,9 @@ _SYMBOLIC[id(math)] = types.SimpleNamespace(**{**vars(math), "sqrt": _sqrt})
 def noted_conversions(places: dict[str, dict[str, Any]]) -> Iterator[None]:
     """Inside, Python code of a model that makes a number of a dynamic size is noted by file and
     line, with the globals of its module."""
-    convert = torch.SymInt.__int__
+    convert: Any = torch.SymInt.__int__
 
-    def noting(size: torch.SymInt) -> int:
+    def noting(size: torch.SymInt) -> Any:
         frame = sys._getframe(1)
         if is_models(frame.f_code.co_filename) and not size.node.expr.is_number:
             places[place_of(frame)] = frame.f_globals
