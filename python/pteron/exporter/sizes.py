@@ -16,6 +16,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statica
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
+from pteron.exir.graph.shape_bounds import fixed_expressions
 from pteron.exporter.conditions import outcome, place_of
 from pteron.exporter.proofs_of_sizes import sizes_where
 from pteron.exporter.refusals import is_models
@@ -171,24 +172,11 @@ def _parts(size: Any, number: Any, is_chunk: bool) -> list[Any]:
 def check_derived(program: ExportedProgram) -> None:
     """Raises ValueError if a size that is derived from a Dim (`16 * rows`) is a constant, of which
     torch.export then tells nobody."""
-    for node in program.graph.find_nodes(op="placeholder"):
-        value = node.meta.get("val")
-        sizes: Any = value.shape if isinstance(value, torch.Tensor) else ()
-        nodes = [size.node for size in sizes if isinstance(size, torch.SymInt)]
-        for env in {id(node.shape_env): node.shape_env for node in nodes}.values():
-            for guard in env.guards:
-                expr = env.simplify(guard.expr)
-                if not isinstance(expr, sympy.Eq) or len(expr.free_symbols) != 1:
-                    continue
-                (symbol,) = expr.free_symbols
-                found, hint = program.range_constraints.get(symbol), env.var_to_val.get(symbol)
-                if found and not any(
-                    expr.subs(symbol, bound) for bound in {found.lower, found.upper} - {hint}
-                ):
-                    raise ValueError(
-                        f"Constraints violated: of a size that may change, torch.export specialized"
-                        f" it to be a constant, {guard.expr}, {guard.sloc}"
-                    )
+    if fixed := fixed_expressions(program):
+        raise ValueError(
+            "Constraints violated: of a size that may change, torch.export specialized it to be a"
+            " constant,\n" + "\n".join(fixed)
+        )
 
 
 class _Converting(type):
