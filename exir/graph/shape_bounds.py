@@ -118,6 +118,7 @@ def check_dynamic_sizes(program: ExportedProgram, method: str) -> None:
                 by = ", ".join(str(places[symbol]) for symbol in symbols if symbol in places)
                 what = f"dimension {dim} of input {argument_name(node.name)}"
                 constant.append(f"  {what} is {size.node.expr} (by {by or 'an operator'})")
+    constant += fixed_expressions(program)
     if constant:
         raise ValueError(
             f"sizes of method {method!r} that are dynamic in torch.export, and for which lowering"
@@ -126,6 +127,26 @@ def check_dynamic_sizes(program: ExportedProgram, method: str) -> None:
             + "\ntry:  no Dim for these dimensions, or"
             " other operators at these lines; and please report it"
         )
+
+
+def fixed_expressions(program: ExportedProgram) -> list[str]:
+    """What is computed of a size that may change, and is taken to be what it is in the example."""
+    found = dict[str, None]()
+    for node in program.graph.find_nodes(op="placeholder"):
+        value = node.meta.get("val")
+        sizes: Any = value.shape if isinstance(value, torch.Tensor) else ()
+        nodes = [size.node for size in sizes if isinstance(size, torch.SymInt)]
+        for env in {id(node.shape_env): node.shape_env for node in nodes}.values():
+            for guard in env.guards:
+                expr = env.simplify(guard.expr)
+                if not isinstance(expr, sympy.Eq) or len(expr.free_symbols) != 1:
+                    continue
+                (symbol,) = expr.free_symbols
+                range_, hint = program.range_constraints.get(symbol), env.var_to_val.get(symbol)
+                ends = {range_.lower, range_.upper} - {hint} if range_ else set()
+                if range_ and not any(expr.subs(symbol, end) for end in ends):
+                    found[f"  {guard.expr} (by {guard.sloc})"] = None
+    return list(found)
 
 
 def check_input_bounds(program: ExportedProgram, method: str) -> None:

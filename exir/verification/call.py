@@ -45,8 +45,13 @@ def call(
             values.append(constant_tensor(program, spec).detach())
         else:
             values.append(program.constants[str(spec.target)])
-    with torch.no_grad(), full_precision_matmuls():
-        results = runner.run(*values)
+    try:
+        with torch.no_grad(), full_precision_matmuls():
+            results = runner.run(*values)
+    except Exception:
+        while torch._C._functorch.peek_interpreter_stack() is not None:
+            torch._C._functorch.pop_dynamic_layer_stack()  # a torch.vmap that the graph entered
+        raise
     outputs, changed = [], {}
     for spec, value in zip(program.graph_signature.output_specs, results, strict=True):
         if spec.kind is OutputKind.BUFFER_MUTATION:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch._C import _functorch as functorch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.utils import _pytree as pytree
@@ -103,7 +104,11 @@ class _Keeping(torch.fx.Interpreter):
         writes = getattr(getattr(target, "_schema", None), "is_mutable", False)
         if writes or isinstance(target, torch._ops.HigherOrderOperator):
             for value in pytree.tree_leaves((args, kwargs)):
-                key = storage_of(value) if isinstance(value, torch.Tensor) else 0
+                if not isinstance(value, torch.Tensor):
+                    continue
+                while functorch.is_functorch_wrapped_tensor(value):  # inside a torch.vmap
+                    value = functorch.get_unwrapped(value)
+                key = storage_of(value)
                 if key in self._buffers and key not in self._kept:
                     self._kept[key] = [buffer.clone() for buffer in self._buffers[key]]
         return super().call_function(target, args, kwargs)

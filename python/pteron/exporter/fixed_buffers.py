@@ -8,6 +8,7 @@ from types import FrameType
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import is_fake
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
 from torch.overrides import TorchFunctionMode
@@ -44,9 +45,10 @@ _UNKNOWN = (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)
 
 class FixedBuffers(TorchFunctionMode):
     """Inside, Python reads the values of what does not depend on the inputs: small buffers as they
-    were before, and what is computed of these and of constants (`torch.linspace(0, 1, 5)`); and
-    checks of values pass: a condition whose one outcome is nothing but an error has the other. A
-    tensor is equal to itself and to what is computed alike, and not to one of another shape.
+    were before, tensors of attributes, and what is computed of these and of constants
+    (`torch.linspace(0, 1, 5)`); and checks of values pass: a condition whose one outcome is nothing
+    but an error has the other. A tensor is equal to itself and to what is computed alike, and not
+    to one of another shape.
 
     For torch.export with strict=False, while which the module has other tensors as its buffers.
 
@@ -66,6 +68,7 @@ class FixedBuffers(TorchFunctionMode):
         }
         # Values by id of tensors that were computed, with these, so that ids stay theirs.
         self._computed: dict[int, tuple[torch.Tensor, torch.Tensor, list[str]]] = {}
+        self._reads_constants = True
         self.read: dict[str, Any] = {}
         self.passed: dict[str, None] = {}
         self.equal: dict[str, None] = {}
@@ -107,6 +110,7 @@ class FixedBuffers(TorchFunctionMode):
 
     def _forget(self, written: torch.Tensor) -> None:
         """Forgets values that may share a tensor's memory."""
+        self._reads_constants &= not (_is_constant(written) or written._is_view())
         if known := self._known(written):
             storage = storage_of(known[0])
             self._computed = {
@@ -165,6 +169,9 @@ class FixedBuffers(TorchFunctionMode):
         for name, buffer in self._module.named_buffers():
             if buffer is tensor and name in self._values:
                 return self._values[name], [name]
+        if self._reads_constants and _is_constant(tensor) and tensor.numel() <= _LARGEST:
+            with _outside():
+                return tensor.clone(), []
         return None
 
     def check(self, program: torch.export.ExportedProgram) -> None:
@@ -176,6 +183,11 @@ class FixedBuffers(TorchFunctionMode):
                 f"forward() changes {', '.join(changed)}, which Python reads in it: data-dependent"
                 " control flow"
             )
+
+
+def _is_constant(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is one of an attribute, or of numpy, and no buffer."""
+    return type(tensor) is torch.Tensor and not is_fake(tensor) and not tensor.is_meta
 
 
 @contextlib.contextmanager

@@ -183,7 +183,12 @@ def shapes_for(
     if isinstance(shapes, tuple | list):
         kinds = [signature.parameters[key].kind for key in bound]
         first = next((i for i, k in enumerate(kinds) if k is inspect.Parameter.VAR_POSITIONAL), -1)
-        if first >= 0 and len(shapes) == len(bound) - 1 + len(args[first:]) != len(bound):
+        count = len(bound) - 1 + len(args[first:])  # with an entry for each of *args
+        if (
+            first >= 0
+            and len(shapes) == count
+            and (count != len(bound) or not isinstance(shapes[first], tuple | list | None))
+        ):
             end = len(args)
             shapes = (*shapes[:first], tuple(shapes[first:end]), *shapes[end:])
         if len(shapes) != len(bound):

@@ -11,7 +11,7 @@ from typing import Any
 from unittest import mock
 
 import torch
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.fx.experimental.symbolic_shapes import ShapeEnv, uninteresting_files
 
 from pteron.exporter.errors import ExportError
 
@@ -74,6 +74,10 @@ _HINTS = {
     "Suggested fixes": "dynamic_shapes with these fixes; or a call of the largest size first, if a"
     " table of the model grows with it",
     'required "forward" function': "a module that defines forward(self, x), which calls its parts",
+    "does not require grad": "example inputs with requires_grad_(True) for what it differentiates"
+    " by, which some models ask for only where they are not exported",
+    "unhashable type: non-nested SymInt": "no dict and no functools.cache by a size in the model",
+    "type SymInt which has no callable": "functions of torch or math of sizes, not of numpy",
     "dtype": "inputs of the model's dtype, as x.float() or x.half()",
     "scalar types: Long": "indices as integers, ids.long()",
 }
@@ -147,7 +151,9 @@ def quiet() -> Iterator[None]:
 
 @contextlib.contextmanager
 def places_of_constants() -> Iterator[None]:
-    """Notes in an error the line that first made a dynamic size constant, which torch only logs."""
+    """Notes in an error the line that first made a dynamic size constant, which torch only logs;
+    and torch takes no line of ours for one of the model."""
+    uninteresting_files().update(_OURS + name for name in os.listdir(_OURS))
     places: list[str] = []
     replace = ShapeEnv._set_replacement
 

@@ -2,19 +2,23 @@
 
 import contextlib
 import inspect
+import math
 import sys
+import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from unittest import mock
 
 import sympy
 import torch
-from torch.export import Dim
+from torch.export import Dim, ExportedProgram
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
+from pteron.exir.graph.shape_bounds import fixed_expressions
 from pteron.exporter.conditions import outcome, place_of
+from pteron.exporter.proofs_of_sizes import sizes_where
 from pteron.exporter.refusals import is_models
 
 _Bound = inspect.BoundArguments
@@ -60,12 +64,17 @@ def resized(inputs: _Bound, shapes: Any, size: Callable[[Any, int], int]) -> _Bo
 
 
 def roots(inputs: _Bound, shapes: Any) -> dict[str, tuple[Dim, int]]:
-    """The Dims that are not derived from others by name, with their sizes in the inputs."""
+    """The Dims by name, those also of which others are derived, with their sizes in the inputs."""
     found: dict[str, tuple[Dim, int]] = {}
 
     def note(dim: Any, size: int) -> int:
-        if isinstance(dim, Dim) and not hasattr(dim, "root"):
-            found[dim.__name__] = dim, size
+        if isinstance(dim, Dim):
+            root, number = getattr(dim, "root", dim), size
+            if root is not dim:  # it is linear
+                of: Any = dim
+                none, one = (int(of.fn(sympy.Integer(n))) for n in (0, 1))
+                number = (size - none) // (one - none)
+            found[root.__name__] = root, number
         return size
 
     resized(inputs, shapes, note)
@@ -114,12 +123,39 @@ class DynamicSizes(TorchFunctionMode):
         elif func is torch.cdist and str(kwargs.get("compute_mode")).endswith("_if_necessary"):
             if not all(statically_known_true(each.shape[-2] <= _ROWS) for each in args):
                 kwargs = {**kwargs, "compute_mode": "donot_use_mm_for_euclid_dist"}
+        elif func is torch.arange or func is torch.linspace:
+            if (found := _evenly_spaced(func is torch.linspace, args, kwargs)) is not None:
+                return found
         return func(*args, **kwargs)
 
 
 def _named(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     named = {_NAMES.get(key, key): value for key, value in kwargs.items()}
     return {**dict(zip(("input", "number", "dim"), args, strict=False)), **named}
+
+
+def _evenly_spaced(
+    is_linspace: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> torch.Tensor | None:
+    """linspace() of a dynamic number of floats, for which torch takes no SymInt; or arange() from a
+    float to a dynamic end, whose elements torch counts in floats, and so never knows."""
+    names = ("start", "end", "steps" if is_linspace else "step")
+    named = {**dict(zip(names, args, strict=False)), **kwargs}
+    start, end, step = (named.pop(name, None) for name in names)
+    dtype = named.pop("dtype", None) or torch.get_default_dtype()
+    if not dtype.is_floating_point or type(step if is_linspace else end) is not torch.SymInt:
+        return None
+    named["dtype"] = torch.promote_types(dtype, torch.float32)
+    if is_linspace:  # as torch, from both ends
+        n, last = torch.arange(step, **named), step - 1
+        slope = (end - start) / torch.sym_max(last, 1)
+        first_half = n < (step + 1) // 2
+        return torch.where(first_half, start + slope * n, end - slope * (last - n)).to(dtype)
+    step = 1 if step is None else step
+    if type(start) is not float or int(step) != step or step < 1:
+        return None
+    whole = math.floor(start)
+    return (torch.arange(whole, end, int(step), **named) + (start - whole)).to(dtype)
 
 
 def _parts(size: Any, number: Any, is_chunk: bool) -> list[Any]:
@@ -133,6 +169,79 @@ def _parts(size: Any, number: Any, is_chunk: bool) -> list[Any]:
     return [number] * int(count) if count.is_Integer else []
 
 
+def check_derived(program: ExportedProgram) -> None:
+    """Raises ValueError if a size that is derived from a Dim (`16 * rows`) is a constant, of which
+    torch.export then tells nobody."""
+    if fixed := fixed_expressions(program):
+        raise ValueError(
+            "Constraints violated: of a size that may change, torch.export specialized it to be a"
+            " constant,\n" + "\n".join(fixed)
+        )
+
+
+class _Converting(type):
+    def __call__(cls, value: Any = 0, *rest: Any) -> Any:
+        if isinstance(value, torch.SymInt | torch.SymFloat) and not rest:
+            return torch.sym_int(value) if cls is _Int else torch.sym_float(value)
+        return cls.__mro__[1](value, *rest)
+
+    def __instancecheck__(cls, value: Any) -> bool:
+        return isinstance(value, cls.__mro__[1])
+
+
+class _Int(int, metaclass=_Converting):
+    pass
+
+
+class _Float(float, metaclass=_Converting):
+    pass
+
+
+def _sqrt(value: Any) -> Any:
+    return (torch.sym_sqrt if isinstance(value, torch.SymInt | torch.SymFloat) else math.sqrt)(
+        value
+    )
+
+
+#: By identity, what keeps a size dynamic instead of a function or type.
+_SYMBOLIC: dict[int, Any] = {
+    id(int): _Int,
+    id(float): _Float,
+    id(math.sqrt): _sqrt,
+}
+_SYMBOLIC[id(math)] = types.SimpleNamespace(**{**vars(math), "sqrt": _sqrt})
+
+
+@contextlib.contextmanager
+def noted_conversions(places: dict[str, dict[str, Any]]) -> Iterator[None]:
+    """Inside, Python code of a model that makes a number of a dynamic size is noted by file and
+    line, with the globals of its module."""
+    convert: Any = torch.SymInt.__int__
+
+    def noting(size: torch.SymInt) -> Any:
+        frame = sys._getframe(1)
+        if is_models(frame.f_code.co_filename) and not size.node.expr.is_number:
+            places[place_of(frame)] = frame.f_globals
+        return convert(size)
+
+    with (
+        mock.patch.object(torch.SymInt, "__int__", noting),
+        mock.patch.object(torch.SymInt, "__index__", noting),
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def symbolic_conversions(places: Mapping[str, dict[str, Any]]) -> Iterator[None]:
+    """Inside, int(), float() and math.sqrt() keep sizes dynamic in these modules."""
+    with contextlib.ExitStack() as stack:
+        for names in {id(names): names for names in places.values()}.values():
+            named = {"int": int, "float": float, **names}.items()
+            found = {k: _SYMBOLIC[id(value)] for k, value in named if id(value) in _SYMBOLIC}
+            stack.enter_context(mock.patch.dict(names, found))
+        yield
+
+
 class ComparedSizes:
     """Inside, Python code of a model compares dynamic sizes with others without any being made
     constant, as an earlier call's (`if self.shape != x.shape`) or a table's: none is equal, and
@@ -141,12 +250,13 @@ class ComparedSizes:
 
     Attributes:
       places: file and line of each comparison.
+      numbers: what sizes are compared with.
     """
 
     def __init__(self, otherwise: bool) -> None:
         self._otherwise = otherwise
-        self._numbers: set[int] = set()
         self.places: dict[str, None] = {}
+        self.numbers: set[int] = set()
 
     @contextlib.contextmanager
     def followed(self) -> Iterator[None]:
@@ -165,24 +275,25 @@ class ComparedSizes:
             ):
                 return bool(evaluate(condition))
             self.places[place_of(frame)] = None
-            self._numbers |= {int(n) for n in expr.atoms(sympy.Integer)}
-            if isinstance(expr, sympy.Eq | sympy.Ne):
-                return isinstance(expr, sympy.Ne)
-            return bool(hint) is not self._otherwise
+            self.numbers |= {int(n) for n in expr.atoms(sympy.Integer)}
+            is_equality = isinstance(expr, sympy.Eq | sympy.Ne)
+            value = isinstance(expr, sympy.Ne) if is_equality else bool(hint) is not self._otherwise
+            self.numbers |= sizes_where(condition.node.shape_env, expr, not value)
+            return value
 
         with mock.patch.object(torch.SymBool, "__bool__", decided):
             yield
 
     def can_be_tried(self) -> bool:
-        """Whether there are comparisons, and inputs of sizes near all numbers in them are small."""
-        return bool(self.places) and max(self._numbers, default=0) <= _LARGEST
+        """Whether inputs of sizes near all numbers in comparisons are small."""
+        return max(self.numbers, default=0) <= _LARGEST
 
     def candidates(self, inputs: _Bound, shapes: Any) -> Iterator[_Bound]:
         """Inputs of sizes for which comparisons may have another outcome, each of one Dim; first
         the same."""
         yield inputs
         found = roots(inputs, shapes)
-        numbers = self._numbers | {size for _, size in found.values()}
+        numbers = self.numbers | {size for _, size in found.values()}
         near = {n // m + d for n in numbers for m in {1, *numbers} if m > 0 for d in (-1, 0, 1)}
         for name, (dim, size) in found.items():
             for n in sorted(near - {size}):

@@ -26,8 +26,16 @@ from pteron.exporter.fixed_buffers import FixedBuffers
 from pteron.exporter.inputs import check_tensors
 from pteron.exporter.modules import as_exported, returning_detached, run_module, storages_of
 from pteron.exporter.packed_sequences import padded_sequences
+from pteron.exporter.proofs_of_sizes import tried_sizes
 from pteron.exporter.refusals import first_line, places_of_constants, quiet, refusal
-from pteron.exporter.sizes import ComparedSizes, DynamicSizes, all_are_dims
+from pteron.exporter.sizes import (
+    ComparedSizes,
+    DynamicSizes,
+    all_are_dims,
+    check_derived,
+    noted_conversions,
+    symbolic_conversions,
+)
 
 
 def export_first_way(
@@ -50,8 +58,9 @@ def export_first_way(
     """
     positional, named = given
     program, refused = None, dict[str, Exception]()
+    converted: dict[str, dict[str, Any]] = {}
     # The third way traces below autograd, not above: what forward() differentiates is in the graph.
-    # The last two do not let comparisons of sizes make these constant.
+    # The last two do not let comparisons and conversions of sizes make these constant.
     for way, fixes, below, otherwise in (
         (False, False, False, None),
         (False, True, False, None),
@@ -89,18 +98,25 @@ def export_first_way(
                     else contextlib.nullcontext(),
                     masks_of_values() if fixes else contextlib.nullcontext(),
                     padded_sequences(all_steps=fixes) as packed,
+                    noted_conversions(converted),
+                    symbolic_conversions(converted) if compared else contextlib.nullcontext(),
                     compared.followed() if compared else contextlib.nullcontext(),
+                    tried_sizes(compared.numbers if compared else None)
+                    if shapes
+                    else contextlib.nullcontext(),
                     contextlib.nullcontext() if way or not shapes else DynamicSizes(),
                     fixed or contextlib.nullcontext(),
                 ):
                     export = _export if below else torch.export.export
                     program = export(module, positional, named, dynamic_shapes=shapes, strict=way)
+                check_derived(program)
                 check_constants(program)
                 check_tensors(name, "weight", program.constants.items())
                 if fixed:
                     fixed.check(program)
                 if compared and (
-                    not compared.can_be_tried()
+                    not (compared.places or compared.numbers or converted)
+                    or not compared.can_be_tried()
                     or not is_right(program, module, forward, compared.candidates(inputs, shapes))
                 ):
                     program = None
@@ -142,10 +158,11 @@ def export_first_way(
                 f" the padded length"
             )
     elif compared:
+        places = ", ".join({**compared.places, **converted}) or "lines of torch's"
         notes.append(
-            f"method {name!r} compares sizes that may change, at {', '.join(compared.places)}: the"
-            f" program does not, and was compared with the model for sizes near all that these are"
-            f" compared with"
+            f"method {name!r} compares sizes that may change, at {places}, or makes numbers of"
+            f" them: the program does not, and was compared with the model for sizes near all that"
+            f" these are compared with"
         )
     elif refused:
         notes.append(

@@ -43,6 +43,13 @@ class Adds(nn.Module):
         return sum(others, x) + sum(named.values())
 
 
+class Composed(nn.Module):
+    """As the transforms of torchvision, which take any inputs."""
+
+    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+        return inputs[0] * 2
+
+
 class Nested(nn.Module):
     def forward(self, pair: Pair, batch: dict[str, Any], scale: float = 2.0) -> Pair:
         return Pair(pair.a + batch["x"], pair.b * scale)
@@ -58,6 +65,8 @@ class Nested(nn.Module):
             {"given": {"x": {0: BATCH}, "mask": None, "inner": {"scale": {0: BATCH}}}},
         ),
         (Adds(), lambda x: ((x, x, x), {}), ({0: BATCH},) * 3),
+        (Adds(), lambda x: ((x, x), {}), ({0: BATCH},) * 2),
+        (Composed(), lambda x: ((x,), {}), ({0: BATCH},)),
         (Adds(), lambda x: ((x, x, x), {}), ({0: BATCH}, ({0: BATCH},) * 2)),
         (Adds(), lambda x: ((x,), {"y": x, "z": x}), dict.fromkeys("xyz", {0: BATCH})),
         (Adds(), lambda x: ((x,), {"y": x, "z": x[:1]}), dict.fromkeys("xy", {0: BATCH})),

@@ -812,3 +812,17 @@ def test_sizes_of_einsum_stay_dynamic_where_opt_einsum_is_installed(monkeypatch)
     installed.is_available.cache_clear()
     x = torch.randn(3, 3, 4)
     torch.testing.assert_close(program.module()(x), Contracts()(x))
+
+
+class Mapped(nn.Module):
+    """As masks of transformers: an operator inside a torch.vmap writes."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.vmap(lambda row: row.clone().add_(row.sum()))(x)
+
+
+def test_operators_that_write_inside_a_vmap() -> None:
+    x = torch.randn(2, 3)
+    program, notes = export_methods(Mapped().eval(), (x,))
+    assert not notes and torch._C._functorch.peek_interpreter_stack() is None
+    torch.testing.assert_close(program["forward"].module()(x), Mapped()(x))

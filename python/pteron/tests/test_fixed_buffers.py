@@ -7,6 +7,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from torch import nn
@@ -315,3 +316,31 @@ def test_transformers_do_not_look_at_their_masks() -> None:
     x = x[:, :5]
     with torch.no_grad():
         torch.testing.assert_close(program(x, y[:, :3], masks[1]), model(x, y[:, :3], masks[1]))
+
+
+class Attributes(nn.Module):
+    """As networks that pad to a product of strides, which is of numpy or a tensor and no buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.strides, self.scale = numpy.array([2, 3]), torch.tensor(2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        strides = torch.from_numpy(self.strides)
+        x = x.repeat(int(strides[1]))
+        return x * 2 if self.scale > 1 else x
+
+
+class Writes(Attributes):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        strides = torch.as_tensor(self.strides.copy())
+        strides[:1].add_(x.sum().long())
+        return x * 2 if strides[0] > 2 else x
+
+
+def test_tensors_that_are_no_buffers() -> None:
+    x = torch.ones(3)
+    program = export_methods(Attributes().eval(), (x,))[0]["forward"]
+    torch.testing.assert_close(program.module()(x), torch.full((9,), 2.0))
+    with pytest.raises(pteron.ExportError, match="data-dependent"):
+        export_methods(Writes().eval(), (x,))

@@ -1,5 +1,7 @@
 """Models whose Python code counts with sizes that may change, or compares them."""
 
+import math
+import types
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +149,65 @@ def test_sizes_that_are_too_large_to_try() -> None:
 
     with pytest.raises(pteron.ExportError, match="Constraints violated"):
         export_methods(Chooses().eval(), (torch.randn(2, 3),), None, ({0: Dim("rows")},))
+
+
+class EvenlySpaced(nn.Module):
+    """As coordinates of pixels: of Perceiver and of DINOv3."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        n = x.shape[0]
+        return (
+            torch.linspace(-1.0, 1.0, steps=n),
+            torch.linspace(x[0, 0], n - 0.5, 2 * n, dtype=torch.float64),
+            torch.linspace(0, 1, n, dtype=torch.bfloat16),
+            (torch.arange(0.5, n) / n)[:, None] * x,
+            torch.arange(start=-1.25, end=n, step=3),
+            torch.arange(0.0, n, 0.5),
+            torch.arange(0, n, dtype=torch.int32),
+        )
+
+
+def test_evenly_spaced_floats_of_a_dynamic_number(tmp_path: Path) -> None:
+    path, model = tmp_path / "model.pte", EvenlySpaced().eval()
+    report = pteron.export(model, (torch.randn(4, 3),), path, dynamic_shapes=({0: N},))
+    assert not report.notes
+    method = pteron.Runtime.get().load_program(path).load_method("forward")
+    for rows in (1, 2, 7, 64):
+        x = torch.randn(rows, 3)
+        found: Any = method(x)
+        torch.testing.assert_close([torch.as_tensor(each) for each in found], [*model(x)])
+
+
+class Numbers(nn.Module):
+    """Makes numbers of sizes; the text is what torch.export(strict=True) does not take."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if len(f"{x.shape[0]}") > 9:
+            raise ValueError("too many")
+        scale = float(x.shape[0]) * math.sqrt(x.shape[0])
+        assert isinstance(scale, float | torch.SymFloat)
+        return x[: int(x.shape[0])] / scale
+
+
+@pytest.mark.parametrize("rows", [N, 4 * Dim("quarter", max=16)])
+def test_numbers_of_dynamic_sizes(rows: Any) -> None:
+    others = [(torch.randn(n, 3),) for n in (4, 12, 64)]
+    (note,) = exported(Numbers(), (torch.randn(8, 3),), ({0: rows},), *others)
+    assert "makes numbers of them" in note
+    assert "int" not in globals() and isinstance(math, types.ModuleType)
+
+
+class OneNumber(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * len(range(x.shape[0] // 4))
+
+
+def test_a_derived_size_that_is_made_constant() -> None:
+    shapes = ({0: 4 * Dim("quarter", max=16)},)
+    with pytest.raises(
+        pteron.ExportError, match=r"specialized it to be a constant,\n.*test_sizes.py"
+    ):
+        export_methods(OneNumber().eval(), (torch.randn(8, 3),), None, shapes)
 
 
 class Squeezes(nn.Module):

@@ -17,7 +17,7 @@ from tests.survey.libraries.recipe import Absent, Models, Recipe
 LIBRARIES = tuple(
     """
     timm torchvision torchaudio torch_geometric diffusers segmentation_models_pytorch monai kornia
-    ultralytics
+    ultralytics vit_pytorch
     """.split()
 )
 
