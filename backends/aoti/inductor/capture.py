@@ -81,8 +81,8 @@ _CONSTANT = re.compile(
 
 
 def constants_in_calls(model: str) -> str:
-    """`model` with a call of `pteron_constant` (`source_headers`) for each constant, which compiles in
-    less time than assignments."""
+    """`model` with a call of `pteron_constant` (`source_headers`) for each constant, since
+    assignments take longer to compile."""
     return _CONSTANT.sub(lambda m: f"    pteron_constant({', '.join(m.groups())});\n", model)
 
 
