@@ -4,6 +4,28 @@
 MODEL_HEADER = """#include <torch/csrc/inductor/aoti_include/{device}.h>
 #include <c10/util/Float8_e4m3fn.h>
 #include <c10/util/Float8_e5m2.h>
+#include <initializer_list>
+
+// One call in a model's constructor instead of eleven assignments, for each of its constants.
+template <typename Info>
+[[gnu::noinline]] static void pteron_constant(Info& info, const char* name, int32_t dtype,
+                                              int32_t device_type, int64_t offset, size_t data_size,
+                                              bool from_folded, int32_t type,
+                                              std::initializer_list<int64_t> shape,
+                                              std::initializer_list<int64_t> stride, int32_t layout,
+                                              const char* original_fqn) {{
+  info.name = name;
+  info.dtype = dtype;
+  info.device_type = device_type;
+  info.offset = offset;
+  info.data_size = data_size;
+  info.from_folded = from_folded;
+  info.type = type;
+  info.shape = shape;
+  info.stride = stride;
+  info.layout = layout;
+  info.original_fqn = original_fqn;
+}}
 """
 #: Where an environment variable is set, torch 2.14 copies constants through pinned memory, on its
 #: own stream, with CUDA functions that programs otherwise do not import. These macros make that

@@ -3,7 +3,7 @@
 Unlike Inductor's own compile step, it has flags per file, parallel compilation and an object cache;
 `decisions/2026-11-20-own-compile-step.md` has measurements. A shared object consists of
 
-* the model class with the entry points, at -O1, since it is long and runs once per call;
+* the model class with the entry points, at `_ONCE`, since it is long and runs once per call;
 * the kernels, at -O3 for the target's instruction set, in files of bounded size;
 * a support file: the size of the weights, embedded device code, a `__cxa_thread_atexit` that
   registers nothing, without which the first failing thread would keep the shared object loaded, and
@@ -85,6 +85,12 @@ _FLOATING_POINT = (
     "-fno-trapping-math",
     "-fmath-errno",
     "-ffp-contract=off",
+)
+#: GCC's optimizations of long code that runs once per call: those of -O1 that it takes the time of
+#: a call from, in three fifths of its time (decisions/2026-11-26-fewer-compilations.md).
+_ONCE = (
+    *("-Og", "-ftree-sra", "-ftree-dse", "-fif-conversion", "-fssa-phiopt"),
+    "-finline-functions-called-once",
 )
 _DEFINES = (
     "TORCH_INDUCTOR_CPP_WRAPPER",
@@ -233,7 +239,7 @@ class BuildStep:
     def model(self, text: str) -> Source:
         header = CUDA_HEADER if self.device == "cuda" else ""
         header += standard_headers(self.device) + MODEL_HEADER.format(device=self.device)
-        return Source(header, text + ENTRY_POINTS, ("-O1",))
+        return Source(header, text + ENTRY_POINTS, ("-O1",) if self.compiler.is_clang else _ONCE)
 
     def kernels(self, text: str) -> Source:
         short = "" if self.compiler.is_clang else short_headers(text)

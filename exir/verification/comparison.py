@@ -21,6 +21,7 @@ from torch.fx import Interpreter
 
 from pteron.exir.verification.interpreters import (
     AttentionInterpreter,
+    LastInterpreter,
     PreciseInterpreter,
     RoundingInterpreter,
     typical_magnitude,
@@ -44,6 +45,9 @@ TIMES_ROUNDING = 10
 _FURTHER = 5
 """If that does not explain a difference, inputs and results are perturbed by this many ULP, so that
 comparisons flip more often."""
+
+_OF_LAST = 4
+"""Samples of the effect of the last operators alone, which come first, as they take the least."""
 
 Calls: TypeAlias = Sequence[Sequence[Any]]
 """Outputs of each call."""
@@ -293,7 +297,9 @@ def rounding_of(
         judge = functools.partial(_rounding, scale=scale)
         return functools.partial(sample, functools.partial(run, kind), judge)
 
+    last = functools.partial(LastInterpreter, seeds=_OF_LAST, products=products)
     return [
+        functools.partial(sample, functools.partial(run, last), _rounding),
         *(rounded(seed) for seed in range(2)),
         functools.partial(sample, functools.partial(run, PreciseInterpreter), _rounding),
         attention(skip=False),

@@ -47,7 +47,7 @@ def _generated_code(
         (constants if name in read else unread).append(Constant(index, name, fqn, tensor))
     calls = json.loads(proxied or '{"nodes": []}')["nodes"]
     return GeneratedCode(
-        model=constants_on_their_devices(model, graph.constants),
+        model=constants_in_calls(constants_on_their_devices(model, graph.constants)),
         kernels=finish_kernels(kernels),
         constants=tuple(constants),
         unread_constants=tuple(unread),
@@ -67,6 +67,23 @@ def constants_on_their_devices(model: str, constants: Mapping[str, Any]) -> str:
         return f"{match[1]}aoti_torch_device_type_{devices[int(match[2])]}();"
 
     return re.sub(r"(constants_info_\[(\d+)\]\.device_type = )\w+;", device_type, model)
+
+
+_FIELDS = (
+    *("name", "dtype", "device_type", "offset", "data_size", "from_folded", "type"),
+    *("shape", "stride", "layout", "original_fqn"),
+)
+_CONSTANT = re.compile(
+    r"^    (constants_info_\[\d+\])\.name = (.*);\n"
+    + "".join(rf"    \1\.{field} = (.*);\n" for field in _FIELDS[1:]),
+    re.MULTILINE,
+)
+
+
+def constants_in_calls(model: str) -> str:
+    """`model` with a call of `pteron_constant` (`source_headers`) for each constant, since
+    assignments take longer to compile."""
+    return _CONSTANT.sub(lambda m: f"    pteron_constant({', '.join(m.groups())});\n", model)
 
 
 @functools.cache

@@ -12,7 +12,7 @@ from typing import Any
 import sympy
 import torch
 
-from pteron.backends.aoti.inductor.patches import Context, wrapped
+from pteron.backends.aoti.inductor.patches import Context, together, wrapped
 
 
 def load_inductor() -> None:
@@ -45,15 +45,28 @@ def rewritten_templates(rewrite: Callable[[str], str]) -> Context:
 
 
 def memoized_index_expressions() -> Context:
-    """Each text of an index expression is parsed once in the scope."""
+    """Each text and number in an index expression is parsed once in the scope, and each expression
+    printed once: sympy imports all its names to parse a number."""
     from torch._inductor.codegen import cpp_template_kernel
+    from torch.utils._sympy.printers import CppPrinter
 
     parse_text = functools.cache(lambda parse, text: parse(text))
+    # Where values are equal, as 1 and 1.0, their types count.
+    print_expression = functools.lru_cache(None, typed=True)(lambda print, *key: print(*key))
+
+    def print_once(print: Callable[..., str], printer: Any, expr: Any) -> str:
+        is_expression = isinstance(expr, sympy.Expr)
+        return print_expression(print, printer, expr) if is_expression else print(printer, expr)
 
     def parse_once(parse: Callable[[Any], Any], expr: Any) -> Any:  # items of a list, too
-        return parse_text(parse, expr) if isinstance(expr, str) else parse(expr)
+        if isinstance(expr, list | tuple | sympy.Expr):
+            return parse(expr)
+        return parse_text(parse, str(expr))
 
-    return wrapped(cpp_template_kernel, "parse_expr_with_index_symbols", parse_once)
+    return together(
+        wrapped(cpp_template_kernel, "parse_expr_with_index_symbols", parse_once),
+        wrapped(CppPrinter, "doprint", print_once),
+    )
 
 
 def fake_constants() -> Context:

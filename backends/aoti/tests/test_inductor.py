@@ -106,6 +106,12 @@ def test_a_constant_that_is_only_declared_is_not_read() -> None:
     assert "packed" in read and "weight" not in read
 
 
+def test_each_constant_is_one_call(code) -> None:
+    calls = re.findall(r"pteron_constant\(constants_info_\[(\d+)\], \"", code.model)
+    assert [*map(int, calls)] == [constant.index for constant in code.all_constants]
+    assert not re.search(r"constants_info_\[\d+\]\.", code.model)
+
+
 def test_no_path_of_this_machine_is_in_the_sources(code) -> None:
     text = code.model + code.kernels
     for folder in (os.path.dirname(torch.__file__), os.getcwd(), os.path.expanduser("~"), "/tmp"):

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+import sympy
 import torch
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
@@ -67,6 +68,37 @@ def test_rules_of_dtypes_are_set_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Handler, "__init__", lambda self: calls.append(set_rules(self)))
     inductor.generate(_exported(torch.nn.GELU(), torch.randn(64)), _TARGETS[0])
     assert len(calls) == 1
+
+
+def test_index_expressions_of_equal_layers_are_parsed_and_printed_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    memoized.load_inductor()
+    from sympy.printing.printer import Printer
+    from torch._inductor.codegen import cpp_template_kernel
+    from torch._inductor.codegen.cpp_utils import CppPrinter
+
+    parse, print = cpp_template_kernel.parse_expr, Printer.doprint
+    texts: list[str] = []
+
+    def parse_noted(text: str) -> Any:
+        texts.append(text)
+        return parse(text)
+
+    def print_noted(printer: Any, expr: Any) -> Any:
+        if isinstance(printer, CppPrinter) and isinstance(expr, sympy.Expr):
+            texts.append(str(expr))
+        return print(printer, expr)
+
+    monkeypatch.setattr(cpp_template_kernel, "parse_expr", parse_noted)
+    monkeypatch.setattr(Printer, "doprint", print_noted)
+    counts = []
+    for layers in (2, 4):
+        texts.clear()
+        model = torch.nn.Sequential(*(torch.nn.Linear(64, 64) for _ in range(layers)))
+        inductor.generate(_exported(model, torch.randn(8, 64)), _TARGETS[1])
+        counts.append(len(texts))
+    assert 0 < counts[0] <= counts[1] < 1.5 * counts[0]
 
 
 def test_patterns_that_are_refused_are_not_traced(monkeypatch: pytest.MonkeyPatch) -> None:
