@@ -420,7 +420,7 @@ class LastInterpreter(CheckingInterpreter):
         self, module: GraphModule, *, seeds: int, products: torch.dtype | None = None
     ) -> None:
         super().__init__(module)
-        self._seeds, self._products = seeds, products
+        self._whole, self._seeds, self._products = module, seeds, products
         operators = [node for node in module.graph.nodes if node.op == "call_function"]
         least = max(_LAST, round(len(operators) * _FRACTION))
         self._first = operators[-least:][0] if operators else module.graph.output_node()
@@ -438,7 +438,7 @@ class LastInterpreter(CheckingInterpreter):
     def run(self, *args: Any, **kwargs: Any) -> Any:
         usual = most = super().run(*args, **kwargs)
         for seed in range(self._seeds):
-            last = RoundingInterpreter(self.module, seed=seed, products=self._products)
+            last = RoundingInterpreter(self._whole, seed=seed, products=self._products)
             most = pytree.tree_map(_farther, usual, most, last.run(initial_env={**self._before}))
         return most
 

@@ -309,9 +309,9 @@ def test_lines_are_images(of: dict[str, Any], count: int) -> None:
 def test_lines_of_any_batch_and_length() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(
-        nn.ConstantPad1d((3, 0), 0.0), nn.Conv1d(8, 16, 3, stride=2, dilation=2, padding=2), nn.GELU(),
-        nn.Conv1d(16, 32, 5, groups=2, bias=False), nn.Conv1d(32, 32, 3, groups=32, padding=1),
-        nn.BatchNorm1d(32), nn.Conv1d(32, 5, 1),
+        nn.ConstantPad1d((3, 0), 0.0), nn.Conv1d(8, 16, 3, stride=2, dilation=2, padding=2),
+        nn.GELU(), nn.Conv1d(16, 32, 5, groups=2, bias=False),
+        nn.Conv1d(32, 32, 3, groups=32, padding=1), nn.BatchNorm1d(32), nn.Conv1d(32, 5, 1),
     ).eval()  # fmt: skip
     dims = ({0: Dim("batch", max=8), 2: Dim("length", min=12, max=200)},)
     exported = export(model, (torch.randn(2, 8, 20),), dynamic_shapes=dims)
