@@ -11,6 +11,7 @@ Dequantized weights, which a bfloat16 model would round, and accumulators are fl
 """
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -254,9 +255,9 @@ class _Surroundings:
         self.norm = norm_of(left, nodes)
         if self.norm and self.norm.weight not in constants:
             self.norm = None  # it is read before kernels of this call have ended
-        biased = any(node.target is _aten.addmm.default for node in nodes)
-        self.gate = gate_of(nodes) if even and not biased and len(nodes) == 2 else None
-        self.residual = residual_of(nodes[0]) if not biased and len(nodes) == 1 else None
+        self.gate = _gate(nodes, even)
+        is_alone = len(nodes) == 1 and nodes[0].target is not _aten.addmm.default
+        self.residual = residual_of(nodes[0]) if is_alone else None
         self.x = self.norm.x if self.norm else left
         self.last = self.gate[0] if self.gate else (self.residual or nodes)[0]
 
@@ -293,6 +294,12 @@ class _Surroundings:
         return product
 
 
+def _gate(nodes: Sequence[Node], even: bool) -> tuple[Node, bool] | None:
+    """`gate_of` two GEMMs that can be one with it."""
+    biased = any(node.target is _aten.addmm.default for node in nodes)
+    return gate_of(nodes) if even and not biased and len(nodes) == 2 else None
+
+
 #: Arguments of a fused GEMM.
 _WEIGHTS = ("weight", "second", "third", "scales", "zero_points")
 
@@ -324,11 +331,13 @@ def _replace_by_fragments(
     left = first.args[-2]
     assert isinstance(left, Node)
     rows, depth = left.meta["val"].shape
-    fuse &= bool(statically_known_true(rows == 1)) and depth <= quantized_mma.MOST_NORMALIZED
+    fuse &= depth <= quantized_mma.MOST_NORMALIZED
     columns = [weight.values.shape[1] for weight in weights]
     even = len(set(columns)) == 1 and columns[0] % (quantized_mma.STRIP // 2) == 0
-    around = _Surroundings(constants, nodes, even) if fuse else None
-    gate = around.gate if around else None
+    # Whatever the number of rows: methods for one row and for many share the weight.
+    gate = _gate(nodes, even) if fuse else None
+    is_row = statically_known_true(rows == 1)
+    around = _Surroundings(constants, nodes, even) if fuse and is_row else None
     sizes = [-(-width // quantized_mma.STRIP) * quantized_mma.STRIP for width in columns]
 
     def joined(parameters: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -360,6 +369,8 @@ def _replace_by_fragments(
         inserted = insert_trace(first, multiply, given)
         assert isinstance(inserted, Node)
         product = inserted
+    if gate:
+        return _split_interleaved(product, nodes[:: -1 if gate[1] else 1])
     _split(product, [(node, bias) for node, bias, *_ in members], columns, sizes)
 
 
@@ -388,6 +399,16 @@ def _split(
         else:
             replace_by_trace(node, run, [product, *bias])
         begin += size
+
+
+def _split_interleaved(product: Node, nodes: Sequence[Node]) -> None:
+    """Replaces two GEMMs by the result of one, whose weight is interleaved."""
+
+    def part(place: int, product: torch.Tensor) -> torch.Tensor:
+        return product.unflatten(1, (-1, 2, quantized_mma.STRIP // 2))[:, :, place].flatten(1)
+
+    for place, node in enumerate(nodes):
+        replace_by_trace(node, functools.partial(part, place), [product])
 
 
 def _fits_four_bits(values: torch.Tensor) -> bool:

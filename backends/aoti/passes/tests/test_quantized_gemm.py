@@ -371,3 +371,20 @@ def test_surroundings(
         assert not program.graph.find_nodes(op="call_function", target=_aten.mul.Tensor)
     for found, expected in zip(program.module()(x), module.double()(x.double()), strict=True):
         assert (found.double() - expected).norm() / expected.norm() < 8e-3
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_one_row_and_many_share_the_weights(swapped: bool) -> None:
+    torch.manual_seed(0)
+    module = Block(True, swapped=swapped).eval().bfloat16()
+    packed = []
+    for rows in (1, 5):
+        x = torch.randn(1, rows, 192, dtype=torch.bfloat16)
+        program = torch.export.export(module, (x,)).run_decompositions()
+        RemoveMetadataAssertsPass()(program.graph_module)
+        pack_for_tensor_cores(program, fuse=True)
+        values = [value for value in program.state_dict.values() if value.dim() == 3]
+        packed.append(sorted(bytes(value.view(torch.uint8).flatten().tolist()) for value in values))
+        (found,), (expected,) = program.module()(x), module(x)
+        assert (found - expected).norm() / expected.norm() < 2e-2
+    assert len(packed[0]) == 2 and packed[0] == packed[1]
