@@ -51,7 +51,6 @@ _OF_BITS = (_aten.bitwise_and, _aten.bitwise_right_shift, _aten.__and__, _aten._
 def fold_constants(program: ExportedProgram) -> None:
     """Rewrites the program's graph, signature and constants."""
     constants = ProgramConstants(program)
-    values = ConstantValues(constants)
     #: Of each node that depends on no input: elements of the largest constant; None: not to fold.
     sources: dict[Node, int | None] = {}
     worthwhile: set[Node] = set()
@@ -68,7 +67,7 @@ def fold_constants(program: ExportedProgram) -> None:
                 worthwhile.add(node)
     ends = [n for n in sources if n in worthwhile and any(x not in sources for x in n.users)]
     outputs = program.graph.output_node().all_input_nodes  # the signature names them
-    folded = [_fold(n, sources[n], constants, values) for n in ends if n not in outputs]
+    folded = [_fold(n, sources[n], constants) for n in ends if n not in outputs]
     if any(folded):
         program.graph.eliminate_dead_code()
         constants.remove_unused()
@@ -85,9 +84,7 @@ def _is_computable(node: Node) -> bool:
     )
 
 
-def _fold(
-    node: Node, source: int | None, constants: ProgramConstants, values: ConstantValues
-) -> bool:
+def _fold(node: Node, source: int | None, constants: ProgramConstants) -> bool:
     fake = node.meta.get("val")
     if source is None or not isinstance(fake, torch.Tensor) or not fake.is_floating_point():
         return False
@@ -96,7 +93,8 @@ def _fold(
     numel = math.prod(fake.shape)
     if not _LEAST_NUMEL <= numel <= max(source, _SMALL_NUMEL):
         return False
-    value = values.of(node)
+    # Of one node at a time: what they are computed from is not kept.
+    value = ConstantValues(constants).of(node)
     if value is None:
         return False
     replace_node(node, constants.add(node, value.to(fake.device)))
