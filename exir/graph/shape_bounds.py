@@ -142,7 +142,10 @@ def fixed_expressions(program: ExportedProgram) -> list[str]:
                 if not isinstance(expr, sympy.Eq) or len(expr.free_symbols) != 1:
                     continue
                 (symbol,) = expr.free_symbols
-                range_, hint = program.range_constraints.get(symbol), env.var_to_val.get(symbol)
+                hints: Any = getattr(env, "backed_var_to_val", None)
+                if hints is None:  # torch 2.11
+                    hints = env.var_to_val
+                range_, hint = program.range_constraints.get(symbol), hints.get(symbol)
                 ends = {range_.lower, range_.upper} - {hint} if range_ else set()
                 if range_ and not any(expr.subs(symbol, end) for end in ends):
                     found[f"  {guard.expr} (by {guard.sloc})"] = None

@@ -42,7 +42,7 @@ _aten = torch.ops.aten
 _WINOGRAD_CHANNELS = 32
 _WINOGRAD_OUTPUTS = 64
 
-#: Terms of an output in a plane of the kernel, from which the cost of adding planes does not matter.
+#: Terms of an output in a plane of the kernel, from which the cost of adding planes matters little.
 _TERMS_OF_PLANE = 256
 
 #: min and max of a clamp.

@@ -13,7 +13,6 @@ import sympy
 import torch
 from torch.export import Dim, ExportedProgram
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
-from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from pteron.exir.graph.shape_bounds import fixed_expressions
@@ -23,17 +22,8 @@ from pteron.exporter.refusals import is_models
 
 _Bound = inspect.BoundArguments
 
-_SPLITS = frozenset({torch.split, torch.Tensor.split})
-_CHUNKS = frozenset({torch.chunk, torch.Tensor.chunk})
-_SQUEEZES = frozenset({torch.squeeze, torch.Tensor.squeeze})
-_NAMES = dict.fromkeys(("split_size", "split_size_or_sections", "chunks"), "number")
-_NAMES |= {"tensor": "input", "self": "input"}
-
 #: A number that sizes are compared with, up to which inputs are made to see what the model does.
 _LARGEST = 1 << 14
-
-#: Rows up to which torch.cdist computes distances one by one, and not by a matmul.
-_ROWS = 25
 
 
 def resized(inputs: _Bound, shapes: Any, size: Callable[[Any, int], int]) -> _Bound:
@@ -98,75 +88,6 @@ def without_ones(inputs: _Bound, shapes: Any) -> _Bound:
     found = roots(inputs, shapes).items()
     ones = {name: 2 for name, (dim, size) in found if size == 1 and dim.max > 1}
     return with_sizes(inputs, shapes, ones) if ones else inputs
-
-
-class DynamicSizes(TorchFunctionMode):
-    """Inside, functions that count with sizes in Python do not make dynamic ones constant, and take
-    none to be 1."""
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        if func in _SPLITS or func in _CHUNKS:
-            named = _named(args, kwargs)
-            x, dim = named["input"], named.get("dim", 0)
-            if parts := _parts(x.shape[dim], named["number"], func in _CHUNKS):
-                return torch.split_with_sizes(x, parts, dim)
-        elif func in _SQUEEZES:
-            named = _named(args, kwargs)
-            x = named["input"]
-            dims = named.get("dim", named.get("number", range(x.dim())))
-            dims = (dims,) if isinstance(dims, int) else dims
-            if not all(type(x.shape[i]) is int for i in dims):
-                return torch.squeeze(x, tuple(i for i in dims if type(x.shape[i]) is int))
-        elif func is torch.cdist and str(kwargs.get("compute_mode")).endswith("_if_necessary"):
-            if not all(statically_known_true(each.shape[-2] <= _ROWS) for each in args):
-                kwargs = {**kwargs, "compute_mode": "donot_use_mm_for_euclid_dist"}
-        elif func is torch.arange or func is torch.linspace:
-            if (found := _evenly_spaced(func is torch.linspace, args, kwargs)) is not None:
-                return found
-        return func(*args, **kwargs)
-
-
-def _named(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    named = {_NAMES.get(key, key): value for key, value in kwargs.items()}
-    return {**dict(zip(("input", "number", "dim"), args, strict=False)), **named}
-
-
-def _evenly_spaced(
-    is_linspace: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> torch.Tensor | None:
-    """linspace() of a dynamic number of floats, for which torch takes no SymInt; or arange() from a
-    float to a dynamic end, whose elements torch counts in floats, and so never knows."""
-    names = ("start", "end", "steps" if is_linspace else "step")
-    named = {**dict(zip(names, args, strict=False)), **kwargs}
-    start, end, step = (named.pop(name, None) for name in names)
-    dtype = named.pop("dtype", None) or torch.get_default_dtype()
-    if not dtype.is_floating_point or type(step if is_linspace else end) is not torch.SymInt:
-        return None
-    named["dtype"] = torch.promote_types(dtype, torch.float32)
-    if is_linspace:  # as torch, from both ends
-        n, last = torch.arange(step, **named), step - 1
-        slope = (end - start) / torch.sym_max(last, 1)
-        first_half = n < (step + 1) // 2
-        return torch.where(first_half, start + slope * n, end - slope * (last - n)).to(dtype)
-    step = 1 if step is None else step
-    if type(start) is not float or int(step) != step or step < 1:
-        return None
-    whole = math.floor(start)
-    return (torch.arange(whole, end, int(step), **named) + (start - whole)).to(dtype)
-
-
-def _parts(size: Any, number: Any, is_chunk: bool) -> list[Any]:
-    """The sizes that split() or chunk() makes of a dynamic one, if they are equal."""
-    if type(size) is int or isinstance(number, list | tuple | torch.Tensor):
-        return []
-    if is_chunk:
-        whole = statically_known_true(size % number == 0)
-        return [size // number] * number if whole else []
-    count = sympy.cancel(size.node.expr / getattr(getattr(number, "node", None), "expr", number))
-    return [number] * int(count) if count.is_Integer else []
 
 
 def check_derived(program: ExportedProgram) -> None:

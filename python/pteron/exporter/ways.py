@@ -23,6 +23,7 @@ from pteron.exir.operators.recurrent_layers import whole_recurrent_layers
 from pteron.exporter.differences import is_right
 from pteron.exporter.errors import ExportError
 from pteron.exporter.fixed_buffers import FixedBuffers
+from pteron.exporter.functions_of_sizes import DynamicSizes
 from pteron.exporter.inputs import check_tensors
 from pteron.exporter.modules import as_exported, returning_detached, run_module, storages_of
 from pteron.exporter.packed_sequences import padded_sequences
@@ -30,7 +31,6 @@ from pteron.exporter.proofs_of_sizes import tried_sizes
 from pteron.exporter.refusals import first_line, places_of_constants, quiet, refusal
 from pteron.exporter.sizes import (
     ComparedSizes,
-    DynamicSizes,
     all_are_dims,
     check_derived,
     noted_conversions,

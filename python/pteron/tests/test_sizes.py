@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 from torch.export import Dim
 
@@ -176,6 +177,42 @@ def test_evenly_spaced_floats_of_a_dynamic_number(tmp_path: Path) -> None:
         x = torch.randn(rows, 3)
         found: Any = method(x)
         torch.testing.assert_close([torch.as_tensor(each) for each in found], [*model(x)])
+
+
+class OfLines(nn.Module):
+    """What C++ counts in: maxima of windows, and signals of spectra."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pools = nn.ModuleList(
+            (nn.MaxPool1d(3, 2), nn.MaxPool1d(2, ceil_mode=True), nn.MaxPool1d(4, 1, 2, 1))
+        )
+        self.window = nn.Buffer(torch.hann_window(12))
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        spectra = torch.stft(x, 16, 4, 12, self.window, return_complex=True)
+        whole = torch.stft(x, 8, onesided=False, normalized=True, return_complex=True)
+        return (
+            *(pool(x[None]) for pool in self.pools),
+            F.max_pool1d(x[None], kernel_size=2, stride=1),
+            torch.istft(spectra, 16, 4, 12, self.window),
+            torch.istft(spectra, 16, 4, win_length=12, window=self.window, length=x.shape[1]),
+            torch.istft(whole, 8, normalized=True, onesided=False).abs(),
+            whole.istft(8, normalized=True, onesided=False, return_complex=True).real,
+        )
+
+
+def test_windows_and_spectra_of_a_dynamic_length(tmp_path: Path) -> None:
+    path, model = tmp_path / "model.pte", OfLines().eval()
+    shapes = ({1: Dim("length", min=16, max=400)},)
+    report = pteron.export(model, (torch.randn(2, 60),), path, dynamic_shapes=shapes)
+    assert not report.notes
+    method = pteron.Runtime.get().load_program(path).load_method("forward")
+    for length in (16, 61, 62, 400):
+        x = torch.randn(2, length)
+        found: Any = method(x)
+        for each, expected in zip(found, model(x), strict=True):
+            torch.testing.assert_close(torch.as_tensor(each), expected, rtol=1e-4, atol=1e-5)
 
 
 class Numbers(nn.Module):
