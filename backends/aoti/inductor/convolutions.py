@@ -106,12 +106,11 @@ def _put_channels_inside(x: Any) -> None:
     so that it is channels last."""
     from torch._inductor import ir
 
-    lines = x
-    while isinstance(lines, ir.MutableBox | ir.BaseView):
-        lines = lines.data
-    batch, channels, height, length = x.get_size()
-    layout = lines.get_output_spec() if isinstance(lines, ir.ComputedBuffer) else None
-    if isinstance(layout, ir.FlexibleLayout) and height == 1:
+    if not isinstance(x.data, ir.BaseView):
+        return
+    lines, (batch, channels, height, length) = x.data.unwrap_view().data, x.get_size()
+    layout = getattr(lines, "layout", None)
+    if hasattr(layout, "as_stride_order") and height == 1:  # a flexible one
         if list(layout.size) == [batch, channels, length]:
             lines.freeze_layout_with_stride_order([2, 0, 1])
 
