@@ -108,8 +108,9 @@ def _put_channels_inside(x: Any) -> None:
 
     if not isinstance(x.data, ir.BaseView):
         return
-    lines, (batch, channels, height, length) = x.data.unwrap_view().data, x.get_size()
-    layout = getattr(lines, "layout", None)
+    stored: Any = x.data.unwrap_view()
+    lines, (batch, channels, height, length) = stored.data, x.get_size()
+    layout: Any = getattr(lines, "layout", None)
     if hasattr(layout, "as_stride_order") and height == 1:  # a flexible one
         if list(layout.size) == [batch, channels, length]:
             lines.freeze_layout_with_stride_order([2, 0, 1])
