@@ -184,9 +184,7 @@ class OfLines(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.pools = nn.ModuleList(
-            (nn.MaxPool1d(3, 2), nn.MaxPool1d(2, ceil_mode=True), nn.MaxPool1d(4, 1, 2, 1))
-        )
+        self.pools = nn.ModuleList((nn.MaxPool1d(3, 2), nn.MaxPool1d(4, 1, 2, 1)))
         self.window = nn.Buffer(torch.hann_window(12))
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
