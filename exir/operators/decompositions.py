@@ -58,6 +58,8 @@ def decomposition_table() -> Table:
     for op in (torch.ops.aten.index_fill.int_Scalar, torch.ops.aten.index_fill.int_Tensor):
         table[op] = _with_negative_indices(table[op])  # through `index_copy`
     table[torch.ops.aten.index_select.default] = _without_negative_indices(torch._refs.index_select)
+    table[torch.ops.aten._adaptive_avg_pool2d.default] = _adaptive_avg_pool
+    table[torch.ops.aten.adaptive_max_pool2d.default] = _adaptive_max_pool
     table[torch.ops.aten._is_all_true.default] = torch.all
     table[torch.ops.aten._is_any_true.default] = torch.any
     table.update(linear_algebra())
@@ -76,6 +78,24 @@ def _cat(tensors: Sequence[torch.Tensor], dim: int = 0) -> torch.Tensor:
         return NotImplemented
     dtype = functools.reduce(torch.promote_types, (tensor.dtype for tensor in tensors))
     return torch.cat([tensor.to(torch.int16) for tensor in tensors], dim).to(dtype)
+
+
+def _adaptive_avg_pool(x: torch.Tensor, output_size: Sequence[int]) -> torch.Tensor:
+    """Of a dynamic size, as that of a volume: Inductor makes the sizes of images constant."""
+    if all(type(size) is int for size in x.shape[-2:]):
+        return NotImplemented
+    volume = torch.ops.aten._adaptive_avg_pool3d(x.unsqueeze(-3), [1, *output_size])
+    return volume.squeeze(-3)
+
+
+def _adaptive_max_pool(
+    x: torch.Tensor, output_size: Sequence[int]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The same. Indices are those of an image, since the volume has one."""
+    if all(type(size) is int for size in x.shape[-2:]):
+        return NotImplemented
+    values, indices = torch.ops.aten.adaptive_max_pool3d(x.unsqueeze(-3), [1, *output_size])
+    return values.squeeze(-3), indices.squeeze(-3)
 
 
 def _complex(real: torch.Tensor, imag: torch.Tensor) -> torch.Tensor:

@@ -203,6 +203,8 @@ class _Dimensions:
             greatest = self._near(most)
             if greatest is not None and is_fit(greatest):
                 between = {s: (least[s] + greatest[s]) // 2 for s in greatest}
+                # Even where the example is odd, and the other way round: such sizes are rounded.
+                between = {s: n + (n + 1 + self.example[s]) % 2 for s, n in between.items()}
                 yield from fit(self._near(between))
                 yield from fit(greatest)
                 break

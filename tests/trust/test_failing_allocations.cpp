@@ -236,7 +236,7 @@ TEST_F(FailingAllocations, OfLoadingAndRunning) {
   };
   EXPECT_GT(fail_each("load_method", load_method), 200);
   const auto method = value_of(program->load_method("forward"));
-  EXPECT_GT(fail_each("execute", [&] { return run(*method); }, 16384), 20);
+  EXPECT_GT(fail_each("execute", [&] { return run(*method); }, 16384), 10);
   EXPECT_GT(fail_each("load and execute", [] { return load_and_run(); }, 16384), 300);
 }
 

@@ -266,6 +266,28 @@ def fix_floor_division_rounding() -> Iterator[None]:
         yield
 
 
+@repair()
+def fix_rounding_of_pooled_sizes() -> Context:
+    """The number of windows of a pooling is computed at run time, for sizes that are dynamic.
+
+    Inductor asks whether to round it up makes a difference for the example's size, and guards on the
+    answer, which AOTInductor drops. As a size without a hint, it asks for what is known of each.
+    """
+    from torch._inductor import lowering
+    from torch.fx.experimental import _config
+
+    def of_any_size(lower: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(lower)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with mock.patch.object(_config, "backed_size_oblivious", True):
+                return lower(*args, **kwargs)
+
+        return call
+
+    pools = {op: of_any_size(f) for op, f in lowering.lowerings.items() if "pool" in str(op)}
+    return mock.patch.dict(lowering.lowerings, pools)
+
+
 @repair("2.11", "2.12", "2.13")
 def fix_bool_eq_value_ranges() -> Context:
     """`a == b` of bool operands: `ValueRanges` orders their bounds, a TypeError for bools."""

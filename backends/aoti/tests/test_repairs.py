@@ -280,6 +280,12 @@ BUGS: dict[str, Bug] = {
         parameter=(7, 4),
         dynamic=(({1: _BATCH},),),
     ),
+    "fix_rounding_of_pooled_sizes": Bug(
+        lambda x: F.max_pool2d(x, 2, ceil_mode=True),
+        _without("1L + ks0"),
+        (torch.randn(1, 2, 16, 16),),
+        dynamic=(({2: torch.export.Dim.AUTO(min=4, max=64)},),),
+    ),
     "fix_folded_scale_names": Bug(
         ScalesConvolutions(),
         lambda _, constants: sorted(c.unique().item() for c in constants) != [0.25, 0.5],

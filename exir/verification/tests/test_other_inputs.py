@@ -42,7 +42,7 @@ def test_least_between_and_greatest() -> None:
     assert sizes(found) == [((0, 3),), ((1, 3),), ((32, 3),), ((64, 3),)]
     assert found[-1].where == "where args_0 is [64, 3]"
     found = others(lambda x: x * 2, (torch.ones(5, 3),), ({0: Dim("b", min=2, max=64)},))
-    assert sizes(found) == [((2, 3),), ((33, 3),), ((64, 3),)]
+    assert sizes(found) == [((2, 3),), ((34, 3),), ((64, 3),)]  # even, since 5 is odd
 
 
 def test_greatest_within_a_budget() -> None:
@@ -63,7 +63,7 @@ def test_sizes_that_belong_together() -> None:
     for x, y in sizes(found):
         assert x[0] == y[0] and x[1] == 4 * y[1]
     alone = others(lambda x: x.unflatten(1, (4, -1)).sum(1), (torch.ones(3, 8),), ({1: 4 * h},))
-    assert [x for (x,) in sizes(alone)] == [(3, 4), (3, 16), (3, 32)]
+    assert [x for (x,) in sizes(alone)] == [(3, 4), (3, 20), (3, 32)]
 
 
 def test_guards_hold() -> None:

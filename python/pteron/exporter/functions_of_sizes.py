@@ -52,9 +52,7 @@ class DynamicSizes(TorchFunctionMode):
             if type(x.shape[-1]) is not int:
                 if func in _INVERSE_STFTS:
                     return _inverse_stft(*args, **kwargs)
-                # Inductor rounds the number of windows up or down as for the example.
-                if not (args[5:] or (kwargs.get("ceil_mode", False),))[0]:
-                    return F.max_pool1d_with_indices(*args, **kwargs)[0]
+                return F.max_pool1d_with_indices(*args, **kwargs)[0]
         return func(*args, **kwargs)
 
 

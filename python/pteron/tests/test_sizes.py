@@ -1,5 +1,6 @@
 """Models whose Python code counts with sizes that may change, or compares them."""
 
+import itertools
 import math
 import types
 from pathlib import Path
@@ -10,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.export import Dim
+from torch.utils import _pytree as pytree
 
 import pteron
 from pteron.exporter import export_methods
@@ -184,7 +186,7 @@ class OfLines(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.pools = nn.ModuleList((nn.MaxPool1d(3, 2), nn.MaxPool1d(4, 1, 2, 1)))
+        self.pools = nn.ModuleList((nn.MaxPool1d(3, 2, ceil_mode=True), nn.MaxPool1d(4, 1, 2, 1)))
         self.window = nn.Buffer(torch.hann_window(12))
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -211,6 +213,46 @@ def test_windows_and_spectra_of_a_dynamic_length(tmp_path: Path) -> None:
         found: Any = method(x)
         for each, expected in zip(found, model(x), strict=True):
             torch.testing.assert_close(torch.as_tensor(each), expected, rtol=1e-4, atol=1e-5)
+
+
+class Together(nn.ModuleList):
+    """What each module returns for the same input."""
+
+    def forward(self, x: torch.Tensor) -> list[torch.Tensor]:
+        return [each for module in self for each in pytree.tree_leaves(module(x))]
+
+
+@pytest.mark.parametrize("rows", [20, 21])  # that round up to the same, and do not
+def test_pools_of_images_of_any_size(rows: int, tmp_path: Path) -> None:
+    """Of windows that reach over the edge, and to an output of a given size."""
+    volume = nn.Unflatten(1, (2, 2))
+    model = Together(
+        [
+            nn.MaxPool2d(2, ceil_mode=True),
+            nn.MaxPool2d(2, 2, dilation=3, ceil_mode=True),
+            nn.MaxPool2d(3, 2, 1, ceil_mode=True, return_indices=True),
+            nn.AvgPool2d(3, 2, 1, ceil_mode=True),
+            nn.AvgPool2d(2, ceil_mode=True, count_include_pad=False),
+            nn.LPPool2d(2, 3, 2, ceil_mode=True),
+            nn.Sequential(volume, nn.MaxPool3d((1, 2, 2), ceil_mode=True)),
+            nn.Sequential(volume, nn.AvgPool3d((1, 3, 3), 2, ceil_mode=True)),
+            nn.AdaptiveAvgPool2d((7, 3)),
+            nn.AdaptiveAvgPool2d((None, 4)),
+            nn.AdaptiveMaxPool2d(5, return_indices=True),
+        ]
+    ).eval()
+    path, shapes = (
+        tmp_path / "model.pte",
+        ({2: Dim("rows", min=7, max=130), 3: Dim("columns", min=7, max=60)},),
+    )
+    report = pteron.export(model, (torch.randn(1, 4, rows, 24),), path, dynamic_shapes=shapes)
+    assert not report.notes
+    method = pteron.Runtime.get().load_program(path).load_method("forward")
+    for height, width in itertools.product((7, 8, 33, 64, 130), (7, 24, 25, 60)):
+        x = torch.randn(1, 4, height, width)
+        found: Any = method(x)
+        for each, expected in zip(found, model(x), strict=True):
+            torch.testing.assert_close(torch.as_tensor(each), expected)
 
 
 class Numbers(nn.Module):
