@@ -89,7 +89,7 @@ def _has_packable_weights(conv: Node, constants: ProgramConstants) -> bool:
     if any(value_of(tensor).dtype != torch.float32 for tensor in (x, *tensors)):
         return False
     out, of_group = value_of(weight).shape[:2]
-    is_depthwise = groups > 1 and of_group == 1 and out == groups
+    is_depthwise = groups > 1 and of_group == 1
     return is_depthwise or 2 * (out // groups) >= PANEL
 
 

@@ -103,6 +103,7 @@ def test_what_is_around_is_taken_in(
         {"stride": 2},
         {"stride": (1, 2), "dilation": (2, 1), "padding": (0, 3)},
         {"sizes": (8, 8, 3), "groups": 8},
+        {"sizes": (8, 24, 3), "groups": 8},
         {"sizes": (8, 32, 3), "groups": 2},
         {"sizes": (8, 16, 3), "groups": 2},
         {"sizes": (8, 72, 3), "groups": 4},

@@ -68,7 +68,7 @@ def packed(weight: Tensor, bias: Tensor | None, groups: int) -> Tensor:
 
     Panels of output channels, the last of a group padded with zeros; each is a row of biases, then
     a row for each kernel row, kernel column and input channel: [groups, panels, 1 + terms, PANEL].
-    Depthwise: [1 + height * width, channels rounded up].
+    Depthwise, to less than PANEL / 2 channels for each: [1 + height * width, channels rounded up].
     """
     out, terms = weight.shape[0], weight[0].numel()
     rows = weight.permute(0, 2, 3, 1).reshape(out, terms)
@@ -93,7 +93,9 @@ def _unpacked(
 
 
 def _is_depthwise(weight: Tensor, groups: int) -> bool:
-    return weight.shape[0] == groups and weight.shape[1] == 1
+    of_channel = weight.shape[0] // groups
+    are_few = groups > 1 and 2 * of_channel < PANEL
+    return weight.shape[1] == 1 and (of_channel == 1 or are_few)
 
 
 def _packed_shape(

@@ -18,7 +18,9 @@ Sizes packed_sizes(const SlimTensor& input, int64_t out_channels, int64_t groups
   const int64_t channels = input.size(1);
   const auto panels = [](int64_t numbers) { return (numbers + kPanel - 1) / kPanel; };
   Sizes sizes(input);
-  if (groups == channels && groups == out_channels) {
+  const int64_t of_channel = out_channels / groups;
+  const bool are_few = groups > 1 && 2 * of_channel < kPanel;  // for each channel, convolved alone
+  if (groups == channels && (of_channel == 1 || are_few)) {
     sizes.dim = 2;
     sizes.values[0] = 1 + area;
     sizes.values[1] = panels(out_channels) * kPanel;

@@ -20,6 +20,7 @@ constexpr int64_t kLeastWidth = 16;
 void convolve_depthwise(const ConvolutionShape& s, const PanelTensors& t,
                         const TileKernels& kernels) {
   if (s.batch * s.out_area() == 0) return;
+  const int64_t repeats = s.out_channels / s.in_channels;
   const int64_t lanes = kernels.lanes, vectors = divided_up(s.out_channels, lanes);
   const int64_t weight_stride = divided_up(s.out_channels, t.weight.width) * t.weight.width;
   const int64_t most =
@@ -32,7 +33,7 @@ void convolve_depthwise(const ConvolutionShape& s, const PanelTensors& t,
     const Inside ky(s, 1, y);
     const float* const weight = t.weight.data + first * lanes;
     DepthwiseRow r;
-    r.in = t.in + n * t.in_strides.outer + first * lanes +
+    r.in = t.in + n * t.in_strides.outer + first * lanes / repeats +
            (y * s.stride[1] - s.padding[1] + ky.first * s.dilation[1]) * t.in_strides.y;
     r.line = s.dilation[1] * t.in_strides.y;
     r.pixel = t.in_strides.x;
@@ -54,6 +55,8 @@ void convolve_depthwise(const ConvolutionShape& s, const PanelTensors& t,
                             : nullptr;
     r.residual_pixel = t.residual_strides.x;
     r.channels = std::min((last - first) * lanes, s.out_channels - first * lanes);
+    r.repeats = repeats;
+    r.phase = first * lanes % repeats;
     r.least = t.least;
     r.most = t.most;
     kernels.depthwise(r);

@@ -23,7 +23,10 @@ bool suits_channels(const ConvolutionShape& s, const ConvolutionTensors& t, int 
 }  // namespace
 
 bool is_depthwise(const ConvolutionShape& s) {
-  return s.in_channels == s.groups && s.out_channels == s.groups;
+  const int64_t of_channel = s.out_channels / s.groups;
+  // With more outputs, a group's half fill a register.
+  const bool are_few = s.groups > 1 && 2 * of_channel < kMostTileLanes;
+  return s.in_channels == s.groups && (of_channel == 1 || are_few);
 }
 
 bool is_convolved_directly(const ConvolutionShape& s, bool channels_last) {
@@ -41,7 +44,7 @@ void convolve_direct(const ConvolutionShape& shape, const ConvolutionTensors& te
   const TileKernels& kernels = *tile_kernels();
   // Groups with few channels use the shorter registers, which every such machine has.
   const TileKernels& shorter = tile_kernels_avx2();
-  const int64_t together = is_depthwise(shape) ? shape.groups : shape.out_channels / shape.groups;
+  const int64_t together = is_depthwise(shape) ? shape.out_channels : shape.out_channels / shape.groups;
   const bool few = together <= shorter.lanes;
   const TileKernels& for_channels = few ? shorter : kernels;
   if (suits_channels(shape, tensors, for_channels.lanes)) {

@@ -59,6 +59,7 @@ struct PanelTensors {
   float most = std::numeric_limits<float>::infinity();
 };
 
+// Whether each channel is convolved alone, to one channel or a few.
 bool is_depthwise(const ConvolutionShape& shape);
 
 // Whether convolve_direct() should be used: the machine has vector registers, and the convolution is

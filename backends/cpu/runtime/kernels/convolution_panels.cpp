@@ -127,7 +127,7 @@ class Convolution {
   // How threads split the work: by rows, channels, or both. The cost model counts vector
   // operations: multiplications, weight loads from L3, image copies.
   Parts share(int64_t rows, int64_t units) const {
-    const int64_t terms = rows * width_ * depth_ * out_group_;
+    const int64_t terms = rows * width_ * depth_ * units * unit_ * kernels_.lanes;
     const int64_t threads = std::clamp<int64_t>(terms / kTermsPerThread, 1, max_threads());
     Parts best{1, 1};
     double least = std::numeric_limits<double>::infinity();

@@ -85,6 +85,9 @@ struct DepthwiseRow {
   const float* residual;  // like out, or null
   int64_t residual_pixel;
   int64_t channels;
+  // Channels of the output in a row that read the same one of the input, and how many of these come
+  // before the first one.
+  int64_t repeats, phase;
   float least, most;
 };
 

@@ -14,9 +14,8 @@ struct Register {
   static Register load(const float* from) { return {_mm256_loadu_ps(from)}; }
   // The first `count` lanes; the others are 0.
   static Register load(int32_t count, const float* from) {
-    float lanes[kLanes] = {};
-    for (int32_t i = 0; i < count; ++i) lanes[i] = from[i];
-    return load(lanes);
+    const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    return {_mm256_maskload_ps(from, _mm256_cmpgt_epi32(_mm256_set1_epi32(count), lanes))};
   }
   static Register broadcast(const float* from) { return {_mm256_broadcast_ss(from)}; }
   void add_product(Register a, Register b) { value = _mm256_fmadd_ps(a.value, b.value, value); }
@@ -35,6 +34,9 @@ struct Register {
   using Selection = __m256i;
   static Selection selection(const uint8_t* lanes) {
     return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(lanes)));
+  }
+  Register selected(Selection lanes) const {
+    return {_mm256_permutevar8x32_ps(value, lanes)};
   }
   // The first `count` of the selected lanes. Masked stores are slow on some of these machines.
   void store(Selection lanes, int32_t count, float* to) const {

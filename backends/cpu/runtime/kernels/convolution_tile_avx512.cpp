@@ -34,6 +34,9 @@ struct Register {
     return _mm512_maskz_cvtepu8_epi32(0xffff,
                                       _mm_loadu_si128(reinterpret_cast<const __m128i*>(lanes)));
   }
+  Register selected(Selection lanes) const {
+    return {_mm512_maskz_permutexvar_ps(0xffff, lanes, value)};
+  }
   // The first `count` of the selected lanes.
   void store(Selection lanes, int32_t count, float* to) const {
     const auto mask = static_cast<__mmask16>((1u << count) - 1);

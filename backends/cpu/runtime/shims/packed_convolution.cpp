@@ -79,7 +79,8 @@ Error packed_convolution(const aoti::PackedConvolutionCall& call) {
   tensors.least = call.least;
   tensors.most = call.most;
   // Groups with few channels use the shorter registers, which every such machine has.
-  const int64_t together = is_depthwise(shape) ? shape.groups : shape.out_channels / shape.groups;
+  const int64_t together =
+      is_depthwise(shape) ? shape.out_channels : shape.out_channels / shape.groups;
   const TileKernels& shorter = tile_kernels_avx2();
   const TileKernels& kernels = together <= shorter.lanes ? shorter : *tile_kernels();
   (call.is_winograd ? convolve_winograd : convolve_panels)(shape, tensors, kernels);

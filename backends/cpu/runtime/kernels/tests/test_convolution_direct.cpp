@@ -330,7 +330,7 @@ TEST_P(DirectConvolution, DepthwiseIsTheDefinition) {
                             std::array<int64_t, 2> padding, std::array<int64_t, 2> dilation) {
     return shape_of(2, channels, {channels, channels}, in, kernel, stride, padding, dilation);
   };
-  const std::vector<ConvolutionShape> all = {
+  std::vector<ConvolutionShape> all = {
       depthwise(16, {19, 40}, {3, 3}, {1, 1}, {1, 1}, {1, 1}),  // blocks of pixels
       depthwise(70, {17, 21}, {3, 3}, {2, 2}, {1, 1}, {1, 1}),  // a part of a register
       depthwise(1000, {5, 5}, {3, 3}, {1, 1}, {1, 1}, {1, 1}),  // blocks of channels
@@ -340,6 +340,11 @@ TEST_P(DirectConvolution, DepthwiseIsTheDefinition) {
       depthwise(5, {6, 5}, {2, 2}, {1, 1}, {4, 3}, {1, 1}),       // outputs of padding alone
       depthwise(130, {3, 2}, {3, 5}, {1, 2}, {1, 4}, {1, 2}),     // a kernel wider than the image
   };
+  // Several outputs of a channel: in registers, beyond them, in blocks, and with a part of a register.
+  for (const auto& [channels, repeats] : {Pair{24, 2}, {11, 3}, {300, 2}, {70, 5}, {9, 7}}) {
+    all.push_back(shape_of(2, channels, {channels, channels * repeats}, {9, 21}, {3, 5}, {2, 1},
+                           {1, 2}, {1, 2}));
+  }
   check_panels(convolve_panels, arranged, all, false, kernels());
 }
 
