@@ -51,8 +51,8 @@ def is_right(
 
 
 def check_runs(name: str, value: Any, program: ExportedProgram) -> tuple[list[Any], set[int]]:
-    """The flat outputs on the example inputs, and the storages of the buffers that the program
-    writes; nothing if this machine cannot run it.
+    """The flat outputs on the example inputs, and the storages of the buffers and attributes that
+    the program writes; nothing if this machine cannot run it.
 
     Raises:
       ExportError: the model fails on these; torch.export does not check all dtypes.
@@ -62,7 +62,7 @@ def check_runs(name: str, value: Any, program: ExportedProgram) -> tuple[list[An
         return [], set()
     buffers: dict[int, list[torch.Tensor]] = {}
     for spec in program.graph_signature.input_specs:
-        if spec.kind is InputKind.BUFFER:
+        if spec.kind in (InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
             buffer = constant_tensor(program, spec).detach()
             buffers.setdefault(storage_of(buffer), []).append(buffer)
     kept: dict[int, list[torch.Tensor]] = {}
