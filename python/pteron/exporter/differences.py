@@ -42,7 +42,8 @@ def is_right(
             torch.no_grad(),
             torch.random.fork_rng(devices=[]),
         ):
-            found = program.module()(*inputs.args, **inputs.kwargs)
+            # What torch asserts of sizes that are no 1 says nothing of what is computed.
+            found = program.module(check_guards=False)(*inputs.args, **inputs.kwargs)
         pairs = [*map(pytree.tree_leaves, (found, expected))]
         shapes = [[getattr(leaf, "shape", None) for leaf in leaves] for leaves in pairs]
         if shapes[0] != shapes[1] or _distance(*pairs) > _SAME:

@@ -59,15 +59,16 @@ def export_first_way(
     positional, named = given
     program, refused = None, dict[str, Exception]()
     converted: dict[str, dict[str, Any]] = {}
-    # The third way traces below autograd, not above: what forward() differentiates is in the graph.
-    # The last two do not let comparisons and conversions of sizes make these constant.
+    # The last way traces below autograd, not above: what forward() differentiates is in the graph.
+    # Two do not let comparisons and conversions of sizes make these constant, and come before
+    # strict=True, with which torch relies on more sizes being as in the example inputs.
     for way, fixes, below, otherwise in (
         (False, False, False, None),
         (False, True, False, None),
-        (True, False, False, None),
-        (False, True, True, None),
         (False, False, False, False),
         (False, False, False, True),
+        (True, False, False, None),
+        (False, True, True, None),
     ):
         if strict not in (None, way):
             continue

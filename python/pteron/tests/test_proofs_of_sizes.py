@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 from torch.export import Dim
 
@@ -46,6 +47,22 @@ def exported(function: Callable[[torch.Tensor], Any], *sizes: int, least: int) -
 )
 def test_parts_of_a_dynamic_size(function: Any) -> None:
     exported(function, 8, 9, 33, 64, least=8)
+
+
+def padded(x: torch.Tensor) -> torch.Tensor:
+    return F.avg_pool1d(F.pad(x[None], (0, x.shape[0] % 2)), 2).repeat_interleave(2, 1)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: padded(x)[:, : x.shape[0]],
+        lambda x: padded(x)[:, -x.shape[0] :],
+        lambda x: padded(x).narrow(1, 0, x.shape[0]),
+    ],
+)
+def test_crops_of_what_was_padded(function: Any) -> None:
+    assert exported(function, 4, 7, 16, 63, least=4) == []
 
 
 @pytest.mark.parametrize(

@@ -303,3 +303,31 @@ def test_one_row_for_which_the_model_computes_something_else(kind: Any, tmp_path
     model = kind().eval()
     (note,) = pteron.export(model, (torch.randn(2, 3),), path, dynamic_shapes=({0: B},)).notes
     assert "where b is 1" in note and "min=2" in note
+
+
+class Head(nn.Module):
+    """A detector's, with the grid of the last call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.grid = torch.empty(0)
+        self.pool = nn.AvgPool2d(8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.pool(x)
+        rows, columns = y.shape[2:]
+        if self.grid.shape != y.shape[2:]:
+            self.grid = torch.arange(rows)[:, None] * 100.0 + torch.arange(columns)
+        return (y + self.grid).view(y.shape[0], -1)
+
+
+def test_sizes_of_the_last_call_where_dims_are_derived() -> None:
+    rows, columns = Dim("rows", min=1, max=8), Dim("columns", min=1, max=8)
+    model, x = Head().eval(), torch.randn(2, 3, 32, 48)
+    model(x)
+    programs, notes = export_methods(model, (x,), None, ({0: B, 2: 8 * rows, 3: 8 * columns},))
+    assert "compares sizes that may change" in "".join(notes)
+    for size in ((1, 3, 64, 16), (3, 3, 8, 40)):
+        x = torch.randn(size)
+        found = programs["forward"].module(check_guards=False)(x)
+        torch.testing.assert_close(found, model(x))
