@@ -12,9 +12,10 @@ from unittest import mock
 import sympy
 import torch
 from sympy.logic.boolalg import BooleanFunction
-from torch.fx.experimental import proxy_tensor
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._sympy.printers import PythonPrinter
+
+from pteron.exir.graph.traced_metadata import unguarded_metadata
 
 #: Sizes, or combinations of them, up to which all are tried.
 _MOST = 1 << 13
@@ -48,15 +49,8 @@ def tried_sizes(small: set[int] | None) -> Iterator[None]:
         return None if value is None else sympy.sympify(value)
 
     vars(evaluate)["cache_clear"] = static.cache_clear
-    # It compares sizes and strides for a memory format that nothing reads: crops of an image to
-    # its size before padding were refused, or were for those sizes for which they do nothing.
-    described = functools.partial(
-        proxy_tensor._extract_tensor_metadata, include_contiguity=False
-    )
-    with (
-        mock.patch.object(ShapeEnv, "_maybe_evaluate_static", evaluate),
-        mock.patch.object(proxy_tensor, "_extract_tensor_metadata", described),
-    ):
+    patched = mock.patch.object(ShapeEnv, "_maybe_evaluate_static", evaluate)
+    with patched, unguarded_metadata():
         yield
 
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -63,6 +64,17 @@ def padded(x: torch.Tensor) -> torch.Tensor:
 )
 def test_crops_of_what_was_padded(function: Any) -> None:
     assert exported(function, 4, 7, 16, 63, least=4) == []
+
+
+def test_a_crop_of_what_was_padded_from_a_file(tmp_path: Path) -> None:
+    model = Calls(lambda x: padded(x)[:, : x.shape[0]] * 2).eval()
+    shapes, path = ({0: Dim("n", min=4, max=64)},), tmp_path / "model.pte"
+    pteron.export(model, (torch.arange(16.0),), path, dynamic_shapes=shapes)
+    method = pteron.Runtime.get().load_program(path).load_method("forward")
+    for n in (4, 7, 33, 64):
+        x = torch.arange(float(n))
+        found: Any = method(x)
+        torch.testing.assert_close(torch.as_tensor(found), model(x))
 
 
 @pytest.mark.parametrize(
