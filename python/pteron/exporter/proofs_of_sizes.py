@@ -39,6 +39,8 @@ def tried_sizes(small: set[int] | None) -> Iterator[None]:
         if (of := _symbols(env, expr)) is None:
             return None
         symbols, bounds = of
+        if isinstance(expr, sympy.Rel) and expr.rhs % (factor := expr.lhs.as_coeff_Mul()[0]) == 0:
+            expr = expr if factor < 2 else expr.func(expr.lhs / factor, expr.rhs / factor)
         value, _ = _value_for_all(expr, symbols, bounds)
         if value is None and small is not None and len(symbols) == 1:
             if isinstance(expr, sympy.Rel) and expr.rhs in (0, 1, 2):

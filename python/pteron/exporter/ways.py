@@ -14,6 +14,7 @@ import torch.backends.opt_einsum as opt_einsum
 from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch.export import ExportedProgram
 from torch.export._trace import _export
+from torch.fx.experimental import _config as sizes_config
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.nn.modules import transformer
 
@@ -102,6 +103,8 @@ def export_first_way(
                     noted_conversions(converted),
                     symbolic_conversions(converted) if compared else contextlib.nullcontext(),
                     compared.followed() if compared else contextlib.nullcontext(),
+                    # Without it torch guards on whether tensors are contiguous.
+                    sizes_config.patch(backed_size_oblivious=bool(compared)),
                     tried_sizes(compared.numbers if compared else None)
                     if shapes
                     else contextlib.nullcontext(),
@@ -116,8 +119,7 @@ def export_first_way(
                 if fixed:
                     fixed.check(program)
                 if compared and (
-                    not (compared.places or compared.numbers or converted)
-                    or not compared.can_be_tried()
+                    not compared.can_be_tried()
                     or not is_right(program, module, forward, compared.candidates(inputs, shapes))
                 ):
                     program = None

@@ -331,3 +331,44 @@ def test_sizes_of_the_last_call_where_dims_are_derived() -> None:
         x = torch.randn(size)
         found = programs["forward"].module(check_guards=False)(x)
         torch.testing.assert_close(found, model(x))
+
+
+class Restores(nn.Module):
+    """Of an image that is padded to a multiple of 16, and cropped."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down, self.up = nn.Conv2d(3, 3, 4, 4), nn.ConvTranspose2d(3, 3, 4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        height, width = x.shape[-2:]
+        y = F.pad(x, (0, (16 - width % 16) % 16, 0, (16 - height % 16) % 16), "reflect")
+        return self.up(self.down(y))[..., :height, :width] + x
+
+
+class Windows(nn.Module):
+    """Attention within shifted windows of 4 x 4, as in Swin transformers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(3, 1, batch_first=True)
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        x = image.movedim(1, -1)
+        batch, height, width, channels = x.shape
+        x = F.pad(x, (0, 0, 0, (4 - width % 4) % 4, 0, (4 - height % 4) % 4))
+        rows, columns = x.shape[1] // 4, x.shape[2] // 4
+        x = torch.roll(x, (-2, -2), (1, 2)).view(batch, rows, 4, columns, 4, channels)
+        x = x.permute(0, 1, 3, 2, 4, 5).reshape(-1, 16, channels)
+        x = self.attention(x, x, x, need_weights=False)[0]
+        x = x.view(batch, rows, columns, 4, 4, channels).permute(0, 1, 3, 2, 4, 5)
+        x = x.reshape(batch, rows * 4, columns * 4, channels)
+        return image + torch.roll(x, (2, 2), (1, 2))[:, :height, :width].movedim(-1, 1)
+
+
+@pytest.mark.parametrize("kind", [Restores, Windows])
+def test_images_that_are_padded_to_a_multiple(kind: type[nn.Module]) -> None:
+    shapes = ({0: B, 2: Dim("rows", min=16, max=96), 3: Dim("columns", min=16, max=96)},)
+    others = [(torch.randn(1, 3, *size),) for size in ((33, 61), (16, 48), (19, 22))]
+    (note,) = exported(kind(), (torch.randn(2, 3, 32, 40),), shapes, *others)
+    assert "was compared with the model" in note
