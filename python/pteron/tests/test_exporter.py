@@ -1,5 +1,6 @@
 """`pteron.export`: one call, and its messages for invalid arguments."""
 
+import dataclasses
 import re
 import subprocess
 import sys
@@ -499,6 +500,24 @@ def test_attributes_that_a_call_changes_are_noted_and_put_back():
     assert model.seen is seen and not seen and model.count == 0
     assert model.last is last and not hasattr(model.part, "calls")
     assert torch.equal(model(X), X + 1 + X)
+
+
+def test_modules_that_cannot_be_hashed_are_a_sentence():
+    @dataclasses.dataclass
+    class Scale(nn.Module):
+        factor: float
+
+        def __post_init__(self):
+            super().__init__()
+
+    class Holds(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.part = Scale(2.0)
+
+    for model in (Scale(2.0), Holds()):
+        with pytest.raises(pteron.ExportError, match="class Scale, which cannot be hashed"):
+            export_methods(model, (X,))
 
 
 class Within:

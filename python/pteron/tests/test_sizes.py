@@ -366,9 +366,19 @@ class Windows(nn.Module):
         return image + torch.roll(x, (2, 2), (1, 2))[:, :height, :width].movedim(-1, 1)
 
 
-@pytest.mark.parametrize("kind", [Restores, Windows])
-def test_images_that_are_padded_to_a_multiple(kind: type[nn.Module]) -> None:
-    shapes = ({0: B, 2: Dim("rows", min=16, max=96), 3: Dim("columns", min=16, max=96)},)
+@pytest.mark.parametrize("kind, least", [(Restores, 16), (Windows, 4)])
+def test_images_that_are_padded_to_a_multiple(kind: type[nn.Module], least: int) -> None:
+    shapes = ({0: B, 2: Dim("rows", min=least, max=96), 3: Dim("columns", min=least, max=96)},)
     others = [(torch.randn(1, 3, *size),) for size in ((33, 61), (16, 48), (19, 22))]
     (note,) = exported(kind(), (torch.randn(2, 3, 32, 40),), shapes, *others)
     assert "was compared with the model" in note
+
+
+def test_elements_along_a_dynamic_dimension() -> None:
+    class Sorts(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            best = torch.take_along_dim(x, x[..., :1].argmax(1, keepdim=True), dim=1)
+            return best + x.take_along_dim(x.argsort(1), 1)
+
+    others = [(torch.randn(1, n, 3),) for n in (1, 5, 40)]
+    assert not exported(Sorts(), (torch.randn(2, 7, 3),), ({0: B, 1: N},), *others)
