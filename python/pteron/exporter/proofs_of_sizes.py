@@ -39,8 +39,12 @@ def tried_sizes(small: set[int] | None) -> Iterator[None]:
         if (of := _symbols(env, expr)) is None:
             return None
         symbols, bounds = of
-        if isinstance(expr, sympy.Rel) and expr.rhs % (factor := expr.lhs.as_coeff_Mul()[0]) == 0:
-            expr = expr if factor < 2 else expr.func(expr.lhs / factor, expr.rhs / factor)
+        if isinstance(expr, sympy.Rel):
+            factor = expr.lhs.as_coeff_Mul()[0]
+            if factor.is_Integer and factor > 1 and expr.rhs % factor == 0:
+                expr = expr.func(expr.lhs / factor, expr.rhs / factor)
+                if not isinstance(expr, sympy.Rel):
+                    return expr
         value, _ = _value_for_all(expr, symbols, bounds)
         if value is None and small is not None and len(symbols) == 1:
             if isinstance(expr, sympy.Rel) and expr.rhs in (0, 1, 2):
