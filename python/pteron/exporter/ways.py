@@ -104,7 +104,7 @@ def export_first_way(
                     symbolic_conversions(converted) if compared else contextlib.nullcontext(),
                     compared.followed() if compared else contextlib.nullcontext(),
                     # Without it torch guards on whether tensors are contiguous.
-                    sizes_config.patch(backed_size_oblivious=bool(compared)),
+                    mock.patch.object(sizes_config, "backed_size_oblivious", bool(compared)),
                     tried_sizes(compared.numbers if compared else None)
                     if shapes
                     else contextlib.nullcontext(),
