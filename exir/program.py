@@ -49,6 +49,7 @@ from pteron.exir.graph.empty_reductions import require_elements
 from pteron.exir.graph.export_guards import guards_of
 from pteron.exir.graph.number_inputs import check_number_inputs
 from pteron.exir.graph.shape_bounds import check_dynamic_sizes, check_input_bounds
+from pteron.exir.graph.traced_metadata import unguarded_metadata
 from pteron.exir.operators.complex_numbers import decompose_complex_tensors
 from pteron.exir.operators.decompositions import (
     decompose,
@@ -76,6 +77,7 @@ Partitioners: TypeAlias = (
 )
 
 
+@unguarded_metadata()
 def to_edge(
     programs: Programs,
     constant_methods: Mapping[str, Any] | None = None,
@@ -154,6 +156,7 @@ def _decompose(
 
 
 @collected_rarely()
+@unguarded_metadata()
 def to_edge_transform_and_lower(
     programs: Programs,
     transform_passes: Passes | None = None,
@@ -243,6 +246,7 @@ class EdgeProgramManager(_Methods):
             {name: run_passes(program, chosen[name]) for name, program in self._programs.items()}
         )
 
+    @unguarded_metadata()
     def to_backend(
         self,
         partitioner: Partitioner | Mapping[str, Partitioner] | MethodProgramsPartitionerSpec,
@@ -262,6 +266,7 @@ class EdgeProgramManager(_Methods):
         return explain(self._programs)
 
     @collected_rarely()
+    @unguarded_metadata()
     def to_executorch(
         self, config: ExecutorchBackendConfig | None = None
     ) -> ExecutorchProgramManager:

@@ -9,6 +9,7 @@ from typing import Any
 import sympy
 import torch
 from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
 from torch.utils._sympy.functions import FloorDiv, Mod
 
 _noted: weakref.WeakKeyDictionary[Any, tuple[sympy.Basic, ...]] = weakref.WeakKeyDictionary()
@@ -35,9 +36,15 @@ def guards_of(program: ExportedProgram) -> tuple[sympy.Basic, ...]:
         )
     if environment is None:
         return ()
+    specs = program.graph_signature.input_specs
+    inputs = [spec.arg for spec in specs if spec.kind is InputKind.USER_INPUT]
+    # With strict=True, torch names them by their place.
+    flat = {f"flat_args_{i}": getattr(arg, "name", "") for i, arg in enumerate(inputs)}
+    sizes |= {place: sizes[name] for place, name in flat.items() if name in sizes}
     if environment not in _noted:
         # As text, since saved programs have no other form.
-        guards = [_parse(text, sizes) for text in getattr(program, "_guards_code", None) or ()]
+        texts = " and ".join(getattr(program, "_guards_code", None) or ()).split(" and ")
+        guards = [_parse(text, sizes) for text in texts if text]
         if not guards:
             guards = [environment.replace(guard.expr) for guard in environment.guards]
         _noted[environment] = tuple(guard for guard in guards if guard is not None)

@@ -163,6 +163,19 @@ class Odd(torch.nn.Module):
         return pair[0][::2] * pair[1]["y"]
 
 
+class Crops(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x if x.shape[0] // 8 == 4 and x.shape[1] // 8 == 6 else -x
+
+
+def test_guards_of_programs_of_strict_mode() -> None:
+    size = {0: Dim.AUTO(max=64), 1: Dim.AUTO(max=64)}
+    inputs = (torch.randn(33, 49),)
+    program = torch.export.export(Crops(), inputs, dynamic_shapes=(size,), strict=True)
+    texts = {condition.text for condition in contract_of(program)[2]}
+    assert texts == {"(x.size(0)//8) == 4", "(x.size(1)//8) == 6"}
+
+
 def test_guards_of_nested_inputs_and_of_saved_programs() -> None:
     args = ((torch.randn(9), {"y": torch.randn(5)}),)
     size = {0: Dim.AUTO(max=64)}

@@ -12,6 +12,7 @@ from torch.overrides import TorchFunctionMode
 _SPLITS = frozenset({torch.split, torch.Tensor.split})
 _CHUNKS = frozenset({torch.chunk, torch.Tensor.chunk})
 _SQUEEZES = frozenset({torch.squeeze, torch.Tensor.squeeze})
+_TAKES = frozenset({torch.take_along_dim, torch.Tensor.take_along_dim})
 _NAMES = dict.fromkeys(("split_size", "split_size_or_sections", "chunks"), "number")
 _NAMES |= {"tensor": "input", "self": "input"}
 _MAX_POOLS = frozenset({torch.max_pool1d, F.max_pool1d})
@@ -44,6 +45,10 @@ class DynamicSizes(TorchFunctionMode):
         elif func is torch.cdist and str(kwargs.get("compute_mode")).endswith("_if_necessary"):
             if not all(statically_known_true(each.shape[-2] <= _ROWS) for each in args):
                 kwargs = {**kwargs, "compute_mode": "donot_use_mm_for_euclid_dist"}
+        elif func in _TAKES:
+            named = dict(zip(("input", "indices", "dim"), args, strict=False)) | kwargs
+            if (dim := named.get("dim")) is not None:
+                return _take_along(named.get("input", named.get("self")), named["indices"], dim)
         elif func is torch.arange or func is torch.linspace:
             if (found := _evenly_spaced(func is torch.linspace, args, kwargs)) is not None:
                 return found
@@ -59,6 +64,16 @@ class DynamicSizes(TorchFunctionMode):
 def _named(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     named = {_NAMES.get(key, key): value for key, value in kwargs.items()}
     return {**dict(zip(("input", "number", "dim"), args, strict=False)), **named}
+
+
+def _take_along(x: torch.Tensor, indices: torch.Tensor, dim: int) -> torch.Tensor:
+    """torch.take_along_dim(), which makes sizes constant."""
+    dim %= x.dim()
+    sizes = torch.broadcast_shapes(
+        *((*t.shape[:dim], 1, *t.shape[dim + 1 :]) for t in (x, indices))
+    )
+    whole = [t.expand(*sizes[:dim], t.shape[dim], *sizes[dim + 1 :]) for t in (x, indices)]
+    return torch.gather(whole[0], dim, whole[1])
 
 
 def _evenly_spaced(

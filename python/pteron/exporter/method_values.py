@@ -54,6 +54,25 @@ def module_of(name: str, parts: tuple[Any, ...]) -> tuple[torch.nn.Module, Calla
     return module, target if target is not module else module.forward
 
 
+def check_hashable(name: str, value: Any) -> None:
+    """ExportError if a method's module has parts that torch cannot list, as it has them in sets."""
+    target = value[0] if isinstance(value, tuple) and value else value
+    waiting, seen = [getattr(target, "__self__", target)], set[int]()
+    while waiting:
+        part = waiting.pop()
+        if not isinstance(part, torch.nn.Module) or id(part) in seen:
+            continue
+        if type(part).__hash__ is None:
+            raise ExportError(
+                f"method {name!r}: found a module of the class {kind_of(part)}, which cannot be"
+                f" hashed, since it defines __eq__ (as @dataclass does); expected one that can.\n"
+                f"try:  @dataclass(eq=False), or __hash__ = nn.Module.__hash__ in the class"
+            )
+        seen.add(id(part))
+        modules = vars(part).get("_modules")
+        waiting += modules.values() if isinstance(modules, dict) else ()
+
+
 def method_without_scripts(name: str, value: Any, seen: dict[int, torch.nn.Module]) -> Any:
     """A method whose module has no ScriptModules."""
     target, *rest = value if isinstance(value, tuple) and value else (value,)

@@ -28,7 +28,13 @@ from pteron.exporter.inputs import (
     shapes_for,
     with_named_keywords,
 )
-from pteron.exporter.method_values import FORMS, kind_of, method_without_scripts, module_of
+from pteron.exporter.method_values import (
+    FORMS,
+    check_hashable,
+    kind_of,
+    method_without_scripts,
+    module_of,
+)
 from pteron.exporter.modules import evaluate, shared_buffers
 from pteron.exporter.sizes import roots, with_sizes, without_ones
 from pteron.exporter.ways import export_first_way
@@ -78,6 +84,8 @@ def export_methods(
     programs: dict[str, ExportedProgram] = {}
     problems: list[str] = []
     notes: list[str] = []
+    for name, value in model.items():
+        check_hashable(str(name), value)
     shared = {key for value in model.values() for key in shared_buffers(value)}
     seen: dict[int, torch.nn.Module] = {}
     for name, value in model.items():

@@ -145,44 +145,73 @@ def as_exported(
 
 
 class _Attributes:
-    """The attributes of a module's parts that are no parameters, buffers or modules."""
+    """What a module's parts hold that is no parameter, buffer or module, also in lists, dicts, sets
+    and objects; and the values of small tensors among that."""
 
     _OTHERS = frozenset(vars(torch.nn.Module())) | {"forward"}
 
-    def __init__(self, module: torch.nn.Module) -> None:
-        self._before = [
-            (path, part, {key: (value, _copied(value)) for key, value in self._of(part).items()})
-            for path, part in module.named_modules()
-        ]
+    #: Containers with more elements are copied, but not searched.
+    _MANY = 1000
 
-    def _of(self, part: torch.nn.Module) -> dict[str, Any]:
-        return {key: value for key, value in vars(part).items() if key not in self._OTHERS}
+    def __init__(self, module: torch.nn.Module) -> None:
+        self._before: list[tuple[str, Any, Any]] = []
+        self._tensors: list[tuple[str, torch.Tensor, int, torch.Tensor]] = []
+        self._seen = {id(t) for t in (*module.parameters(), *module.buffers())}
+        for path, part in module.named_modules():
+            self._note(path, part)
+
+    def _note(self, path: str, value: Any, depth: int = 4) -> None:
+        if id(value) in self._seen or not depth:
+            return
+        if type(value) in (torch.Tensor, torch.nn.Parameter):
+            if value.layout is torch.strided and value.nbytes <= _SMALL:
+                if not (value.is_meta or value.is_inference()):
+                    was = value.detach().clone()
+                    self._tensors.append((path, value, value._version, was))
+        elif (content := self._held(value)) is not None:
+            self._before.append((path, value, content))
+            is_dict = isinstance(content, dict)
+            for key in content if len(content) <= self._MANY else ():
+                inner = content[key] if is_dict else key
+                self._note(f"{path}.{key}".lstrip(".") if is_dict else path, inner, depth - 1)
+        self._seen.add(id(value))
+
+    def _held(self, value: Any) -> Any:
+        """A copy of what a container or an object holds; None of others."""
+        if type(value) in (list, dict, set):
+            return value.copy()
+        is_pythons = type(value).__module__.partition(".")[0] in sys.stdlib_module_names
+        if is_pythons or isinstance(value, torch.Tensor | type) or not hasattr(value, "__dict__"):
+            return None
+        others = self._OTHERS if isinstance(value, torch.nn.Module) else ()
+        return {key: inner for key, inner in vars(value).items() if key not in others}
 
     def restore(self) -> dict[str, bool]:
-        """Puts them back, with the items of lists, dicts and sets; returns those that changed, and
-        whether they were tensors."""
+        """Puts them back; returns those that changed, and whether they were tensors."""
         changed = {}
-        for path, part, before in self._before:
-            now = self._of(part)
+        for path, value, before in self._before:
+            now = self._held(value)
+            if isinstance(value, list | dict | set):
+                if not _is_same_content(now, before):
+                    changed[path] = False
+                    value.clear()
+                    (value.extend if isinstance(value, list) else value.update)(before)
+                continue
             for key in now.keys() | before.keys():
-                value, content = before.get(key, (None, None))
-                is_same = key in now and key in before and _is_same(now[key], value)
-                if is_same and (content is None or _is_same_content(value, content)):
+                if key in now and key in before and _is_same(now[key], before[key]):
                     continue
-                if not _is_same_tensor(now.get(key), value):
-                    changed[f"{path}.{key}".lstrip(".")] = isinstance(value, torch.Tensor)
+                if not _is_same_tensor(now.get(key), before.get(key)):
+                    is_tensor = isinstance(before.get(key), torch.Tensor)
+                    changed[f"{path}.{key}".lstrip(".")] = is_tensor
                 if key in before:
-                    vars(part)[key] = value
-                    if content is not None:
-                        value.clear()
-                        (value.extend if isinstance(value, list) else value.update)(content)
+                    vars(value)[key] = before[key]
                 else:
-                    vars(part).pop(key)
+                    vars(value).pop(key)
+        for path, tensor, version, was in self._tensors:
+            if tensor._version != version and not torch.equal(tensor, was):
+                changed[path] = True
+                tensor.data.copy_(was)
         return dict(sorted(changed.items()))
-
-
-def _copied(value: Any) -> Any:
-    return value.copy() if type(value) in (list, dict, set) else None
 
 
 def _is_same(a: Any, b: Any) -> bool:

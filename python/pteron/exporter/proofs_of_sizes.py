@@ -15,6 +15,8 @@ from sympy.logic.boolalg import BooleanFunction
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._sympy.printers import PythonPrinter
 
+from pteron.exir.graph.traced_metadata import unguarded_metadata
+
 #: Sizes, or combinations of them, up to which all are tried.
 _MOST = 1 << 13
 
@@ -37,6 +39,12 @@ def tried_sizes(small: set[int] | None) -> Iterator[None]:
         if (of := _symbols(env, expr)) is None:
             return None
         symbols, bounds = of
+        if isinstance(expr, sympy.Rel):
+            factor = expr.lhs.as_coeff_Mul()[0]
+            if factor.is_Integer and factor > 1 and expr.rhs % factor == 0:
+                expr = expr.func(expr.lhs / factor, expr.rhs / factor)
+                if not isinstance(expr, sympy.Rel):
+                    return expr
         value, _ = _value_for_all(expr, symbols, bounds)
         if value is None and small is not None and len(symbols) == 1:
             if isinstance(expr, sympy.Rel) and expr.rhs in (0, 1, 2):
@@ -47,7 +55,8 @@ def tried_sizes(small: set[int] | None) -> Iterator[None]:
         return None if value is None else sympy.sympify(value)
 
     vars(evaluate)["cache_clear"] = static.cache_clear
-    with mock.patch.object(ShapeEnv, "_maybe_evaluate_static", evaluate):
+    patched = mock.patch.object(ShapeEnv, "_maybe_evaluate_static", evaluate)
+    with patched, unguarded_metadata():
         yield
 
 

@@ -14,6 +14,7 @@ import torch.backends.opt_einsum as opt_einsum
 from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch.export import ExportedProgram
 from torch.export._trace import _export
+from torch.fx.experimental import _config as sizes_config
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.nn.modules import transformer
 
@@ -59,15 +60,16 @@ def export_first_way(
     positional, named = given
     program, refused = None, dict[str, Exception]()
     converted: dict[str, dict[str, Any]] = {}
-    # The third way traces below autograd, not above: what forward() differentiates is in the graph.
-    # The last two do not let comparisons and conversions of sizes make these constant.
+    # The last way traces below autograd, not above: what forward() differentiates is in the graph.
+    # Two do not let comparisons and conversions of sizes make these constant, and come before
+    # strict=True, with which torch relies on more sizes being as in the example inputs.
     for way, fixes, below, otherwise in (
         (False, False, False, None),
         (False, True, False, None),
-        (True, False, False, None),
-        (False, True, True, None),
         (False, False, False, False),
         (False, False, False, True),
+        (True, False, False, None),
+        (False, True, True, None),
     ):
         if strict not in (None, way):
             continue
@@ -101,6 +103,8 @@ def export_first_way(
                     noted_conversions(converted),
                     symbolic_conversions(converted) if compared else contextlib.nullcontext(),
                     compared.followed() if compared else contextlib.nullcontext(),
+                    # Without it torch guards on whether tensors are contiguous.
+                    mock.patch.object(sizes_config, "backed_size_oblivious", bool(compared)),
                     tried_sizes(compared.numbers if compared else None)
                     if shapes
                     else contextlib.nullcontext(),
@@ -115,8 +119,7 @@ def export_first_way(
                 if fixed:
                     fixed.check(program)
                 if compared and (
-                    not (compared.places or compared.numbers or converted)
-                    or not compared.can_be_tried()
+                    not compared.can_be_tried()
                     or not is_right(program, module, forward, compared.candidates(inputs, shapes))
                 ):
                     program = None

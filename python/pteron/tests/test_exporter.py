@@ -1,5 +1,6 @@
 """`pteron.export`: one call, and its messages for invalid arguments."""
 
+import dataclasses
 import re
 import subprocess
 import sys
@@ -499,6 +500,51 @@ def test_attributes_that_a_call_changes_are_noted_and_put_back():
     assert model.seen is seen and not seen and model.count == 0
     assert model.last is last and not hasattr(model.part, "calls")
     assert torch.equal(model(X), X + 1 + X)
+
+
+def test_modules_that_cannot_be_hashed_are_a_sentence():
+    @dataclasses.dataclass
+    class Scale(nn.Module):
+        factor: float
+
+        def __post_init__(self):
+            super().__init__()
+
+    class Holds(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.part = Scale(2.0)
+
+    for model in (Scale(2.0), Holds()):
+        with pytest.raises(pteron.ExportError, match="class Scale, which cannot be hashed"):
+            export_methods(model, (X,))
+
+
+class Within:
+    def __init__(self):
+        self.last, self.count = torch.zeros(3), 0
+
+
+class Accumulates(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.total, self.parts, self.within = torch.zeros(3), [torch.zeros(1)], Within()
+
+    def forward(self, x):
+        self.total += 1
+        self.parts[0].add_(1)
+        self.within.last = self.within.last + x[0]
+        self.within.count += 1
+        return x + self.total + self.within.last
+
+
+def test_attributes_of_objects_and_values_of_tensors_are_put_back():
+    model = Accumulates().eval()
+    last = model.within.last
+    _, notes = export_methods(model, (X,))
+    assert "sets parts, total, within.count, within.last of the module in a" in "".join(notes)
+    assert model.within.last is last and model.within.count == 0
+    assert not model.total.any() and not model.parts[0]
 
 
 @pytest.mark.parametrize("norm", [nn.utils.weight_norm, nn.utils.spectral_norm])

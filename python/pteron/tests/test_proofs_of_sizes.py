@@ -2,10 +2,12 @@
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 from torch.export import Dim
 
@@ -46,6 +48,33 @@ def exported(function: Callable[[torch.Tensor], Any], *sizes: int, least: int) -
 )
 def test_parts_of_a_dynamic_size(function: Any) -> None:
     exported(function, 8, 9, 33, 64, least=8)
+
+
+def padded(x: torch.Tensor) -> torch.Tensor:
+    return F.avg_pool1d(F.pad(x[None], (0, x.shape[0] % 2)), 2).repeat_interleave(2, 1)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: padded(x)[:, : x.shape[0]],
+        lambda x: padded(x)[:, -x.shape[0] :],
+        lambda x: padded(x).narrow(1, 0, x.shape[0]),
+    ],
+)
+def test_crops_of_what_was_padded(function: Any) -> None:
+    assert exported(function, 4, 7, 16, 63, least=4) == []
+
+
+def test_a_crop_of_what_was_padded_from_a_file(tmp_path: Path) -> None:
+    model = Calls(lambda x: padded(x)[:, : x.shape[0]] * 2).eval()
+    shapes, path = ({0: Dim("n", min=4, max=64)},), tmp_path / "model.pte"
+    pteron.export(model, (torch.arange(16.0),), path, dynamic_shapes=shapes)
+    method = pteron.Runtime.get().load_program(path).load_method("forward")
+    for n in (4, 7, 33, 64):
+        x = torch.arange(float(n))
+        found: Any = method(x)
+        torch.testing.assert_close(torch.as_tensor(found), model(x))
 
 
 @pytest.mark.parametrize(

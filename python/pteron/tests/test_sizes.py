@@ -303,3 +303,82 @@ def test_one_row_for_which_the_model_computes_something_else(kind: Any, tmp_path
     model = kind().eval()
     (note,) = pteron.export(model, (torch.randn(2, 3),), path, dynamic_shapes=({0: B},)).notes
     assert "where b is 1" in note and "min=2" in note
+
+
+class Head(nn.Module):
+    """A detector's, with the grid of the last call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.grid = torch.empty(0)
+        self.pool = nn.AvgPool2d(8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.pool(x)
+        rows, columns = y.shape[2:]
+        if self.grid.shape != y.shape[2:]:
+            self.grid = torch.arange(rows)[:, None] * 100.0 + torch.arange(columns)
+        return (y + self.grid).view(y.shape[0], -1)
+
+
+def test_sizes_of_the_last_call_where_dims_are_derived() -> None:
+    rows, columns = Dim("rows", min=1, max=8), Dim("columns", min=1, max=8)
+    model, x = Head().eval(), torch.randn(2, 3, 32, 48)
+    model(x)
+    programs, notes = export_methods(model, (x,), None, ({0: B, 2: 8 * rows, 3: 8 * columns},))
+    assert "compares sizes that may change" in "".join(notes)
+    for size in ((1, 3, 64, 16), (3, 3, 8, 40)):
+        x = torch.randn(size)
+        found = programs["forward"].module(check_guards=False)(x)
+        torch.testing.assert_close(found, model(x))
+
+
+class Restores(nn.Module):
+    """Of an image that is padded to a multiple of 16, and cropped."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down, self.up = nn.Conv2d(3, 3, 4, 4), nn.ConvTranspose2d(3, 3, 4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        height, width = x.shape[-2:]
+        y = F.pad(x, (0, (16 - width % 16) % 16, 0, (16 - height % 16) % 16), "reflect")
+        return self.up(self.down(y))[..., :height, :width] + x
+
+
+class Windows(nn.Module):
+    """Attention within shifted windows of 4 x 4, as in Swin transformers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(3, 1, batch_first=True)
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        x = image.movedim(1, -1)
+        batch, height, width, channels = x.shape
+        x = F.pad(x, (0, 0, 0, (4 - width % 4) % 4, 0, (4 - height % 4) % 4))
+        rows, columns = x.shape[1] // 4, x.shape[2] // 4
+        x = torch.roll(x, (-2, -2), (1, 2)).view(batch, rows, 4, columns, 4, channels)
+        x = x.permute(0, 1, 3, 2, 4, 5).reshape(-1, 16, channels)
+        x = self.attention(x, x, x, need_weights=False)[0]
+        x = x.view(batch, rows, columns, 4, 4, channels).permute(0, 1, 3, 2, 4, 5)
+        x = x.reshape(batch, rows * 4, columns * 4, channels)
+        return image + torch.roll(x, (2, 2), (1, 2))[:, :height, :width].movedim(-1, 1)
+
+
+@pytest.mark.parametrize("kind, least", [(Restores, 16), (Windows, 4)])
+def test_images_that_are_padded_to_a_multiple(kind: type[nn.Module], least: int) -> None:
+    shapes = ({0: B, 2: Dim("rows", min=least, max=96), 3: Dim("columns", min=least, max=96)},)
+    others = [(torch.randn(1, 3, *size),) for size in ((33, 61), (16, 48), (19, 22))]
+    (note,) = exported(kind(), (torch.randn(2, 3, 32, 40),), shapes, *others)
+    assert "was compared with the model" in note
+
+
+def test_elements_along_a_dynamic_dimension() -> None:
+    class Sorts(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            best = torch.take_along_dim(x, x[..., :1].argmax(1, keepdim=True), dim=1)
+            return best + x.take_along_dim(x.argsort(1), 1)
+
+    others = [(torch.randn(1, n, 3),) for n in (1, 5, 40)]
+    assert not exported(Sorts(), (torch.randn(2, 7, 3),), ({0: B, 1: N},), *others)
