@@ -1,13 +1,12 @@
 """Random modules lowered together, run, and compared one by one with double precision.
 
-    outcome = run_group(configurations("cpu")["packed-template-v3"], [0, 1, 2])
+    outcome = run_group(configurations("cpu")["packed-template-v3"], [0, 1, 2], path)
     outcome.errors      # {1: "call 0, output 2: ..."}: seed 1 is wrong, 0 and 2 are right
 
 Most of the time that a small module takes is the same for ten of them in one program.
 """
 
 import dataclasses
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -65,8 +64,8 @@ class Group(nn.Module):
         return tuple(outputs)
 
 
-def run_group(configuration: Configuration, seeds: Sequence[int]) -> Outcome:
-    """Lowers and runs the modules of `seeds` as one program.
+def run_group(configuration: Configuration, seeds: Sequence[int], path: Path) -> Outcome:
+    """Lowers the modules of `seeds` to one program at `path`, and runs it.
 
     Raises:
         Whatever lowering or running raises, which says nothing of whose fault it is.
@@ -76,22 +75,28 @@ def run_group(configuration: Configuration, seeds: Sequence[int]) -> Outcome:
     group = Group(seeds).eval()
     outcome.families = {member.seed: member.drawn for member in group.members}
     watch.lap("draw")
-    with tempfile.TemporaryDirectory(prefix="pteron-random-") as folder:
-        path = Path(folder, "random.pte")
-        with templates_taken() as templates, logged_warnings("pteron.backends", outcome.warnings):
-            program = _lower(group, configuration)
-        outcome.templates = dict(templates)
-        program.save(path)
-        outcome.shims = shims_of(path.read_bytes())
-        watch.lap("lower")
-        method = Runtime.get().load_program(path).load_method("forward")
-        found = [method.execute(group.inputs(call)) for call in range(CALLS)]
-        watch.lap("run")
-    for member, results in zip(group.members, _by_member(group, found), strict=True):
-        if error := _difference(member, results):
-            outcome.errors[member.seed] = error
-    watch.lap("compare")
+    with templates_taken() as templates, logged_warnings("pteron.backends", outcome.warnings):
+        program = _lower(group, configuration)
+    outcome.templates = dict(templates)
+    program.save(path)
+    outcome.shims = shims_of(path.read_bytes())
+    watch.lap("lower")
+    outcome.errors = _errors(path, group)
+    watch.lap("run and compare")
     return outcome
+
+
+def run_again(path: Path, seeds: Sequence[int]) -> dict[int, str]:
+    """The errors of what `run_group` left at `path`, in this process."""
+    return _errors(path, Group(seeds).eval())
+
+
+def _errors(path: Path, group: Group) -> dict[int, str]:
+    method = Runtime.get().load_program(path).load_method("forward")
+    found = [method.execute(group.inputs(call)) for call in range(CALLS)]
+    members = zip(group.members, _by_member(group, found), strict=True)
+    errors = {member.seed: _difference(member, results) for member, results in members}
+    return {seed: error for seed, error in errors.items() if error}
 
 
 def _lower(group: Group, configuration: Configuration) -> Any:

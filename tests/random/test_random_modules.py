@@ -6,6 +6,12 @@ eager.
 """
 
 import functools
+import multiprocessing
+import os
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +19,7 @@ from pteron.backends.aoti.inductor import patches
 from pteron.backends.cpu import isa
 from tests.models.random_modules import FAMILIES
 from tests.random.configurations import configurations
-from tests.random.group import Outcome
+from tests.random.group import Outcome, run_again
 from tests.random.workers import run_task
 
 _DEFAULT, *_OTHERS = configurations("cpu")  # the first is what the default options amount to
@@ -27,15 +33,10 @@ _GROUPS = (
 )
 
 
-@functools.cache
-def run(name: str, *seeds: int) -> Outcome:
-    options = configurations("cpu")[name].options
-    if not isa.level(options.isa).features <= isa.machine_features():
-        pytest.skip(f"this machine does not run {options.isa}")
-    return run_task(("cpu", name, seeds))
+#: Programs are lowered once, for all tests.
+_FOLDER = tempfile.TemporaryDirectory(prefix="pteron-random-")
 
-
-@pytest.mark.parametrize(
+_of_each_group = pytest.mark.parametrize(
     ("name", "seeds"),
     [
         *((_DEFAULT, seeds) for seeds in _GROUPS),
@@ -43,12 +44,45 @@ def run(name: str, *seeds: int) -> Outcome:
     ],
     ids=lambda value: value if isinstance(value, str) else f"{value[0]}-{value[-1]}",
 )
+
+
+def program(name: str, seeds: tuple[int, ...]) -> Path:
+    return Path(_FOLDER.name, f"{name}-{seeds[0]}.pte")
+
+
+@functools.cache
+def run(name: str, *seeds: int) -> Outcome:
+    options = configurations("cpu")[name].options
+    if not isa.level(options.isa).features <= isa.machine_features():
+        pytest.skip(f"this machine does not run {options.isa}")
+    return run_task(("cpu", name, seeds), program(name, seeds))
+
+
+@_of_each_group
 def test_random_modules(name: str, seeds: tuple[int, ...]) -> None:
     outcome = run(name, *seeds)
     assert not outcome.errors, {
         seed: (error, outcome.families.get(seed)) for seed, error in outcome.errors.items()
     }
     assert outcome.shims
+
+
+@pytest.fixture(scope="module", params=["begin", "end"])
+def guarded(request: pytest.FixtureRequest) -> Iterator[ProcessPoolExecutor]:
+    """A process whose models have memory next to an inaccessible page."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(os.environ, "PTERON_GUARD_PAGES", request.param)
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+            yield pool
+
+
+@_of_each_group
+def test_no_access_is_out_of_bounds(
+    guarded: ProcessPoolExecutor, name: str, seeds: tuple[int, ...]
+) -> None:
+    """It would end the process."""
+    run(name, *seeds)
+    assert guarded.submit(run_again, program(name, seeds), seeds).result() == {}
 
 
 def test_every_family_is_among_them() -> None:

@@ -4,7 +4,9 @@ The modules of a group that fails, in whatever way, are run one by one, so that 
 known; likewise where lowering had to give up templates for the whole group, which it warns of.
 """
 
+import tempfile
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from tests.pool.pool import Pool
 from tests.random.configurations import configurations
@@ -14,13 +16,18 @@ Task = tuple[str, str, tuple[int, ...]]
 """A device, the name of a configuration, and the seeds of a group."""
 
 
-def run_task(task: Task) -> Outcome:
-    """Runs a group in this process; what fails as a whole fails for each of its seeds."""
+def run_task(task: Task, path: Path | None = None) -> Outcome:
+    """Runs a group in this process; what fails as a whole fails for each of its seeds.
+
+    The program is at `path` afterwards, if there is one.
+    """
     device, name, seeds = task
-    try:
-        return run_group(configurations(device)[name], seeds)
-    except Exception as error:
-        return _failed(task, f"{type(error).__name__}: {error}")
+    with tempfile.TemporaryDirectory(prefix="pteron-random-") as folder:
+        path = path or Path(folder, "random.pte")
+        try:
+            return run_group(configurations(device)[name], seeds, path)
+        except Exception as error:
+            return _failed(task, f"{type(error).__name__}: {error}")
 
 
 def one_by_one(task: Task) -> list[Task]:

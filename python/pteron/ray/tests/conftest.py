@@ -26,14 +26,8 @@ def cluster() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         # The paths of Unix sockets have at most 107 bytes.
         folder = tempfile.mkdtemp(prefix="ray", dir="/tmp")
-        # Bazel's wheels have no bytecode: the first process that imports a module leaves it here.
-        bytecode = f"{folder}/bytecode"
-        patch.setattr(sys, "pycache_prefix", bytecode)
-        places = {"RAY_TMPDIR": folder, "PYTHONPYCACHEPREFIX": bytecode}
-        for name, value in {**_ENVIRONMENT, **places}.items():
+        for name, value in {**_ENVIRONMENT, "RAY_TMPDIR": folder}.items():
             patch.setenv(name, value)
-        patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
-        patch.setattr(sys, "dont_write_bytecode", False)
         patch.delenv("OMP_NUM_THREADS", raising=False)
         (Path(folder) / "ray").mkdir()
         import ray
