@@ -270,8 +270,8 @@ def fix_floor_division_rounding() -> Iterator[None]:
 def fix_rounding_of_pooled_sizes() -> Context:
     """The number of windows of a pooling is computed at run time, for sizes that are dynamic.
 
-    Inductor asks whether to round it up makes a difference for the example's size, and guards on the
-    answer, which AOTInductor drops. As a size without a hint, it asks for what is known of each.
+    Inductor asks whether to round it up makes a difference for the example's size, and guards on
+    the answer, which AOTInductor drops. Of a size without a hint, it asks what is known of each.
     """
     from torch._inductor import lowering
     from torch.fx.experimental import _config

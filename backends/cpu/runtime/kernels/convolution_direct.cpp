@@ -44,7 +44,8 @@ void convolve_direct(const ConvolutionShape& shape, const ConvolutionTensors& te
   const TileKernels& kernels = *tile_kernels();
   // Groups with few channels use the shorter registers, which every such machine has.
   const TileKernels& shorter = tile_kernels_avx2();
-  const int64_t together = is_depthwise(shape) ? shape.out_channels : shape.out_channels / shape.groups;
+  const int64_t together =
+      is_depthwise(shape) ? shape.out_channels : shape.out_channels / shape.groups;
   const bool few = together <= shorter.lanes;
   const TileKernels& for_channels = few ? shorter : kernels;
   if (suits_channels(shape, tensors, for_channels.lanes)) {

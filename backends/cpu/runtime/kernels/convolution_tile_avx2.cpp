@@ -35,9 +35,7 @@ struct Register {
   static Selection selection(const uint8_t* lanes) {
     return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(lanes)));
   }
-  Register selected(Selection lanes) const {
-    return {_mm256_permutevar8x32_ps(value, lanes)};
-  }
+  Register selected(Selection lanes) const { return {_mm256_permutevar8x32_ps(value, lanes)}; }
   // The first `count` of the selected lanes. Masked stores are slow on some of these machines.
   void store(Selection lanes, int32_t count, float* to) const {
     float selected[kLanes];
