@@ -46,12 +46,11 @@ ROWS = {0: Dim("rows", min=4, max=100)}
 # Function, rows of the example, n, dynamic shapes; (rows, n) that work; (rows, n, what is said).
 CASES: dict[str, tuple[Any, int, int, Any, list[Any], list[Any]]] = {
     "steps": (
-        steps, 12, 5, None, [(12, 2), (12, 12)],
+        steps, 12, 5, None, [(12, 0), (12, 1), (12, 2), (12, 12)],
         [
-            (12, 1, "input n: found 1, expected 2 to 12"),
-            (12, 13, "input n: found 13, expected 2 to 12"),
-            (12, -1, "input n: found -1, expected 2 to 12"),
-            (12, 2**62, "found 4611686018427387904, expected 2 to 12"),
+            (12, 13, "input n: found 13, expected 0 to 12"),
+            (12, -1, "input n: found -1, expected 0 to 12"),
+            (12, 2**62, "found 4611686018427387904, expected 0 to 12"),
         ],
     ),
     "groups": (

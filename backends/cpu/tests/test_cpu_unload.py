@@ -81,6 +81,6 @@ def test_ten_thousand_cycles_leave_nothing(
     after = _measure()
     grown = {name: after[name] - before[name] for name in before}
     record_property("grown", grown)
-    # Half a byte of malloc and a thousandth of a page a cycle: caches that fill.
-    limits = {"bytes of malloc": _CYCLES // 2, "resident pages": _CYCLES // 100, "mappings": 8}
+    # A byte of malloc (a leak is 32 at least) and a hundredth of a page a cycle: caches that fill.
+    limits = {"bytes of malloc": _CYCLES, "resident pages": _CYCLES // 100, "mappings": 8}
     assert {name: by for name, by in grown.items() if by > limits.get(name, 0)} == {}, grown

@@ -36,7 +36,7 @@ def lowered(module: torch.nn.Module, q: torch.Tensor, **options: Any) -> Exporte
     expected = module(q)
     remove_constant_masks(program)
     program.graph_module.graph.lint()
-    assert torch.allclose(program.module()(q), expected)
+    torch.testing.assert_close(program.module()(q), expected)
     return program
 
 
