@@ -71,16 +71,21 @@ def _is_packable(conv: Node, constants: ProgramConstants) -> bool:
         return False
     if not _has_packable_weights(conv, constants):
         return False
-    args: Sequence[Any] = conv.args
-    _, weight, _, stride, padding, _, _, _, groups = args
-    is_product = groups == 1 and max(*value_of(weight).shape[2:], *stride) == 1 and not any(padding)
     batch, _, *space = value_of(conv).shape
     pixels = batch * math.prod(space)
-    return not (is_product and isinstance(pixels, int) and pixels < PANEL)
+    return not (_is_product(conv) and isinstance(pixels, int) and pixels < PANEL)
+
+
+def _is_product(conv: Node) -> bool:
+    """Whether it multiplies the channels of each pixel by a matrix."""
+    args: Sequence[Any] = conv.args
+    _, weight, _, stride, padding, _, _, _, groups = args
+    return groups == 1 and max(*value_of(weight).shape[2:], *stride) == 1 and not any(padding)
 
 
 def _has_packable_weights(conv: Node, constants: ProgramConstants) -> bool:
-    """Whether weights and bias are constants of float32 that half fill panels of channels."""
+    """Whether weights and bias are constants of float32 that half fill panels of channels, or
+    would fill a smaller part of a matrix product's."""
     args: Sequence[Any] = conv.args
     x, weight, bias, *_, groups = args
     tensors = [weight, *([] if bias is None else [bias])]
@@ -90,7 +95,7 @@ def _has_packable_weights(conv: Node, constants: ProgramConstants) -> bool:
         return False
     out, of_group = value_of(weight).shape[:2]
     is_depthwise = groups > 1 and of_group == 1
-    return is_depthwise or 2 * (out // groups) >= PANEL
+    return is_depthwise or _is_product(conv) or 2 * (out // groups) >= PANEL
 
 
 def _pack(conv: Node, constants: ProgramConstants, packed_weights: _Packed) -> None:

@@ -109,6 +109,7 @@ def test_what_is_around_is_taken_in(
         {"sizes": (8, 72, 3), "groups": 4},
         {"sizes": (8, 9, 3)},
         {"sizes": (8, 16, 1)},
+        {"sizes": (8, 3, 1)},
         {"sizes": (8, 16, 1), "stride": 2},
         {"sizes": (8, 16, 1), "padding": 1},
     ],

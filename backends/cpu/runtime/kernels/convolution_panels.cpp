@@ -7,6 +7,7 @@
 #include "pteron/backends/cpu/runtime/kernels/convolution_terms.h"
 #include "pteron/backends/cpu/runtime/kernels/parallel.h"
 #include "pteron/backends/cpu/runtime/kernels/scratch.h"
+#include "pteron/backends/cpu/runtime/kernels/transpose.h"
 
 namespace pteron::cpu {
 namespace {
@@ -187,9 +188,7 @@ class Convolution {
       float* to = strip + begin * pixel_;
       std::fill(strip, to, 0.0f);
       if (strides.channel != 1) {
-        for (int64_t channel = 0; channel < pixel_; ++channel, from += strides.channel) {
-          for (int64_t i = 0; i < end - begin; ++i) to[i * pixel_ + channel] = from[i * strides.x];
-        }
+        transpose({from, pixel_, end - begin, strides.channel, strides.x}, pixel_, to);
         to += (end - begin) * pixel_;
       } else if (strides.x == pixel_) {
         to = std::copy(from, from + (end - begin) * pixel_, to);
