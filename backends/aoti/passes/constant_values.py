@@ -13,6 +13,16 @@ _MAX_NODES = 200
 _MAX_NUMEL = 1 << 26
 
 
+def is_computable(node: Node) -> bool:
+    """Whether it calls an operator whose result depends on its arguments alone."""
+    operator = node.target
+    return (
+        isinstance(operator, torch._ops.OpOverload)
+        and torch.Tag.nondeterministic_seeded not in operator.tags
+        and not operator._schema.is_mutable
+    )
+
+
 class ConstantValues:
     """Values of nodes that depend on no input, computed on the host."""
 
@@ -58,13 +68,7 @@ class ConstantValues:
             sizes = value.shape
             if not all(isinstance(x, int) for x in sizes) or sizes.numel() > self._max_numel:
                 return False
-        if node in self._constants:
-            return True
-        return (
-            isinstance(node.target, torch._ops.OpOverload)
-            and torch.Tag.nondeterministic_seeded not in node.target.tags
-            and not node.target._schema.is_mutable
-        )
+        return node in self._constants or is_computable(node)
 
     def _compute(self, node: Node) -> Any:
         if node in self._constants:

@@ -15,7 +15,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from pteron.backends.aoti.passes.constant_values import ConstantValues
+from pteron.backends.aoti.passes.constant_values import ConstantValues, is_computable
 from pteron.backends.aoti.passes.program_constants import ProgramConstants
 from pteron.exir.operators.decompositions import replace_node
 
@@ -58,7 +58,11 @@ def fold_constants(program: ExportedProgram) -> None:
         if node in constants:
             value = node.meta["val"]
             sources[node] = None if value.dtype in _QUANTIZED else value.numel()
-        elif _is_computable(node) and all(x in sources for x in node.all_input_nodes):
+        elif (
+            is_computable(node)
+            and node.target.namespace == "aten"
+            and all(x in sources for x in node.all_input_nodes)
+        ):
             numels = [sources[x] for x in node.all_input_nodes]
             is_packed = None in numels or node.target.overloadpacket in _OF_BITS
             sources[node] = None if is_packed else max([0, *(n for n in numels if n is not None)])
@@ -72,16 +76,6 @@ def fold_constants(program: ExportedProgram) -> None:
         program.graph.eliminate_dead_code()
         constants.remove_unused()
         program.graph_module.recompile()
-
-
-def _is_computable(node: Node) -> bool:
-    operator = node.target
-    return (
-        isinstance(operator, torch._ops.OpOverload)
-        and operator.namespace == "aten"
-        and torch.Tag.nondeterministic_seeded not in operator.tags
-        and not operator._schema.is_mutable
-    )
 
 
 def _fold(node: Node, source: int | None, constants: ProgramConstants) -> bool:
