@@ -166,7 +166,7 @@ def _module_of(node: torch.fx.Node, device: str) -> torch.fx.GraphModule:
     def copied(argument: torch.fx.Node) -> Any:
         """A number is computed as before, since that says what it depends on."""
         value = argument.meta.get("val")
-        if isinstance(value, torch.SymInt) and argument.op == "call_function":
+        if isinstance(value, torch.SymInt | torch.SymFloat) and argument.op == "call_function":
             return graph.node_copy(argument, copied)
         if not isinstance(value, torch.Tensor | torch.SymInt):
             return value

@@ -1,7 +1,10 @@
 """Which operators can be delegated, and what is said of the others."""
 
+import math
+
 import pytest
 import torch
+from torch.export import Dim
 
 from pteron.backends.aoti.inductor import Target, fallbacks
 from pteron.backends.aoti.op_support import OpSupport
@@ -12,10 +15,15 @@ aten = torch.ops.aten
 
 
 def reasons(
-    module: torch.nn.Module, *inputs: torch.Tensor, leave_out=(), shims=None, device="cpu"
+    module: torch.nn.Module,
+    *inputs: torch.Tensor,
+    leave_out=(),
+    shims=None,
+    device="cpu",
+    shapes=None,
 ) -> dict:
     """Operator to reason, of all calls that cannot be delegated."""
-    program = torch.export.export(module, inputs).run_decompositions()
+    program = torch.export.export(module, inputs, dynamic_shapes=shapes).run_decompositions()
     names = shim_list.load(device).names if shims is None else shims
     support = OpSupport(Target(device), names, leave_out)
     return {
@@ -38,6 +46,18 @@ class Everyday(torch.nn.Module):
 
 def test_everyday_operators_are_taken() -> None:
     assert reasons(Everyday(), torch.randn(1, 3, 8, 8)) == {}
+
+
+class PadsToFrames(torch.nn.Module):
+    """As codecs and vocoders, which count frames as floats."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        frames = (x.shape[-1] - 4) / 4 + 1
+        return torch.nn.functional.pad(x, (0, math.ceil(frames) * 4 - x.shape[-1]))
+
+
+def test_a_size_that_is_computed_by_floats_is_taken() -> None:
+    assert reasons(PadsToFrames(), torch.randn(2, 9), shapes=({1: Dim("n", min=8, max=64)},)) == {}
 
 
 EXPONENTIAL = Applies(torch.linalg.matrix_exp)

@@ -13,6 +13,9 @@ _SPLITS = frozenset({torch.split, torch.Tensor.split})
 _CHUNKS = frozenset({torch.chunk, torch.Tensor.chunk})
 _SQUEEZES = frozenset({torch.squeeze, torch.Tensor.squeeze})
 _TAKES = frozenset({torch.take_along_dim, torch.Tensor.take_along_dim})
+_UNIQUES = frozenset(
+    getattr(of, name) for of in (torch, torch.Tensor) for name in ("unique", "unique_consecutive")
+)
 _NAMES = dict.fromkeys(("split_size", "split_size_or_sections", "chunks"), "number")
 _NAMES |= {"tensor": "input", "self": "input"}
 _MAX_POOLS = frozenset({torch.max_pool1d, F.max_pool1d})
@@ -49,6 +52,10 @@ class DynamicSizes(TorchFunctionMode):
             named = dict(zip(("input", "indices", "dim"), args, strict=False)) | kwargs
             if (dim := named.get("dim")) is not None:
                 return _take_along(named.get("input", named.get("self")), named["indices"], dim)
+        elif func in _UNIQUES:
+            found = func(*args, **kwargs)
+            _bound_unique(args[0] if args else kwargs["input"], found)
+            return found
         elif func is torch.arange or func is torch.linspace:
             if (found := _evenly_spaced(func is torch.linspace, args, kwargs)) is not None:
                 return found
@@ -64,6 +71,17 @@ class DynamicSizes(TorchFunctionMode):
 def _named(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     named = {_NAMES.get(key, key): value for key, value in kwargs.items()}
     return {**dict(zip(("input", "number", "dim"), args, strict=False)), **named}
+
+
+def _bound_unique(x: torch.Tensor, found: Any) -> None:
+    """There are no more unique values than values, which torch notes for static sizes alone."""
+    values = found[0] if isinstance(found, tuple) else found
+    most = x.shape if values.dim() == x.dim() else (x.numel(),)
+    for size, limit in zip(values.shape, most, strict=True):
+        if type(size) is torch.SymInt and type(limit) is torch.SymInt:
+            upper = limit.node.shape_env.bound_sympy(limit.node.expr).upper
+            if upper.is_integer and upper.is_finite:
+                torch._check(size <= int(upper))
 
 
 def _take_along(x: torch.Tensor, indices: torch.Tensor, dim: int) -> torch.Tensor:

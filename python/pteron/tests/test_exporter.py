@@ -672,6 +672,8 @@ def test_a_buffer_that_is_returned_is_compared_before_it_is_put_back():
 
     model = Mean().eval()
     assert export_methods(model, (X,))[1] == [] and not model.mean.any()
+    rows = ({0: torch.export.Dim("rows", max=8)},)  # the program is compared for other sizes, too
+    assert export_methods(model, (X,), None, rows)[1] == [] and not model.mean.any()
 
 
 def test_a_generator_is_noted():

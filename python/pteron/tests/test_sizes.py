@@ -382,3 +382,21 @@ def test_elements_along_a_dynamic_dimension() -> None:
 
     others = [(torch.randn(1, n, 3),) for n in (1, 5, 40)]
     assert not exported(Sorts(), (torch.randn(2, 7, 3),), ({0: B, 1: N},), *others)
+
+
+class Uniques(nn.Module):
+    """As losses over the classes in a batch, and graphs whose nodes are renumbered."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        values, places, counts = torch.unique(x.round(), return_inverse=True, return_counts=True)
+        runs = torch.unique_consecutive(x.round().flatten())
+        return values, places, counts, runs, torch.unique(x.round(), dim=0), x.unique()
+
+
+def test_there_are_no_more_unique_values_than_values() -> None:
+    programs, _ = export_methods(Uniques(), (torch.randn(5, 3),), None, ({0: N},))
+    ranges = programs["forward"].range_constraints
+    assert {range_.upper for range_ in ranges.values()} == {64, 3 * 64}
+    for rows in (1, 2, 7):
+        x = torch.randn(rows, 3)
+        torch.testing.assert_close(programs["forward"].module()(x), Uniques()(x))
