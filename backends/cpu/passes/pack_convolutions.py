@@ -85,7 +85,7 @@ def _is_product(conv: Node) -> bool:
 
 def _has_packable_weights(conv: Node, constants: ProgramConstants) -> bool:
     """Whether weights and bias are constants of float32 that half fill panels of channels, or
-    would fill a smaller part of a matrix product's."""
+    would fill a smaller part of a GEMM's."""
     args: Sequence[Any] = conv.args
     x, weight, bias, *_, groups = args
     tensors = [weight, *([] if bias is None else [bias])]

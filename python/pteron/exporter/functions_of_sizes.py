@@ -78,7 +78,7 @@ def _bound_unique(x: torch.Tensor, found: Any) -> None:
     values = found[0] if isinstance(found, tuple) else found
     most = x.shape if values.dim() == x.dim() else (x.numel(),)
     for size, limit in zip(values.shape, most, strict=True):
-        if type(size) is torch.SymInt and type(limit) is torch.SymInt:
+        if isinstance(size, torch.SymInt) and isinstance(limit, torch.SymInt):
             upper = limit.node.shape_env.bound_sympy(limit.node.expr).upper
             if upper.is_integer and upper.is_finite:
                 torch._check(size <= int(upper))

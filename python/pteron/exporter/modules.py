@@ -74,6 +74,27 @@ def returning_detached(forward: Callable[..., Any]) -> Callable[..., Any]:
     return entered
 
 
+def returning_copies(module: torch.nn.Module, forward: Callable[..., Any]) -> Callable[..., Any]:
+    """A method that returns copies of buffers that it assigns to (`old = self.state; self.state =
+    new; return old`): torch.export writes the new value into the tensor that was the old one."""
+
+    @functools.wraps(forward)
+    def entered(*args: Any, **kwargs: Any) -> Any:
+        before = dict(module.named_buffers())
+        returned = forward(*args, **kwargs)
+        after = dict(module.named_buffers())
+        old = {storage_of(b) for name, b in before.items() if after.get(name) is not b}
+        if not old:
+            return returned
+
+        def copied(tensor: torch.Tensor) -> torch.Tensor:
+            return tensor.clone() if storage_of(tensor) in old else tensor
+
+        return pytree.tree_map_only(torch.Tensor, copied, returned)
+
+    return entered
+
+
 @contextlib.contextmanager
 def as_exported(
     module: torch.nn.Module, forward: Callable[..., Any], written: Collection[int]

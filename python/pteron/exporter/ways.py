@@ -26,7 +26,13 @@ from pteron.exporter.errors import ExportError
 from pteron.exporter.fixed_buffers import FixedBuffers
 from pteron.exporter.functions_of_sizes import DynamicSizes
 from pteron.exporter.inputs import check_tensors
-from pteron.exporter.modules import as_exported, returning_detached, run_module, storages_of
+from pteron.exporter.modules import (
+    as_exported,
+    returning_copies,
+    returning_detached,
+    run_module,
+    storages_of,
+)
 from pteron.exporter.packed_sequences import padded_sequences
 from pteron.exporter.proofs_of_sizes import tried_sizes
 from pteron.exporter.refusals import first_line, places_of_constants, quiet, refusal
@@ -80,7 +86,9 @@ def export_first_way(
         sizes = "Constraints violated" in str(before) and all_are_dims(shapes)
         if otherwise is not None and not sizes:
             continue
-        entered = returning_detached(forward) if below else forward
+        has_state = not way and any(True for _ in module.buffers())
+        entered = returning_copies(module, forward) if has_state else forward
+        entered = returning_detached(entered) if below else entered
         compared = None if otherwise is None else ComparedSizes(otherwise)
         with as_exported(module, entered, shared):
             fixed = FixedBuffers(module) if fixes else None
