@@ -25,6 +25,7 @@ from pteron.exporter.differences import is_right
 from pteron.exporter.errors import ExportError
 from pteron.exporter.fixed_buffers import FixedBuffers
 from pteron.exporter.functions_of_sizes import DynamicSizes
+from pteron.exporter.indexed_writes import IndexedWrites
 from pteron.exporter.inputs import check_tensors
 from pteron.exporter.modules import (
     as_exported,
@@ -117,6 +118,7 @@ def export_first_way(
                     if shapes
                     else contextlib.nullcontext(),
                     contextlib.nullcontext() if way or not shapes else DynamicSizes(),
+                    contextlib.nullcontext() if way else IndexedWrites(),
                     fixed or contextlib.nullcontext(),
                 ):
                     export = _export if below else torch.export.export
