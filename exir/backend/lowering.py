@@ -83,10 +83,14 @@ def extract(program: ExportedProgram, partition: Partition) -> Extracted:
     inside = set(partition.nodes)
     placeholders = {n.name: n for n in program.graph.nodes if n.op == "placeholder"}
     outputs = flat_outputs(program.graph)
+    states = {placeholders[name] for _, name in mutation_targets(program)}
+    # Copies of another state are outputs, which are written once all is read: in place, two states
+    # that are exchanged would both get the value of one.
     new_values = [
-        (outputs[index], placeholders[name])
+        (value, placeholders[name])
         for index, name in mutation_targets(program)
-        if outputs[index] in inside
+        if (value := outputs[index]) in inside
+        and _copied(value) not in states - {placeholders[name]}
     ]
     mutation_count = len(mutation_targets(program))
     returned = {node for node in outputs[mutation_count:] if isinstance(node, Node)}
@@ -104,6 +108,18 @@ def extract(program: ExportedProgram, partition: Partition) -> Extracted:
     mutated = tuple((index, arguments.index(state)) for index, (_, state) in enumerate(new_values))
     subprogram = _build(program, partition, arguments, results)
     return Extracted(partition, subprogram, arguments, results, mutated)
+
+
+def _copied(value: Node) -> Node:
+    """What a value is a copy or a view of."""
+    while (
+        value.op == "call_function"
+        and isinstance(operation := value.target, torch._ops.OpOverload)
+        and (operation.is_view or operation._schema.name.endswith(("_copy", "::clone")))
+        and isinstance(source := value.args[0], Node)
+    ):
+        value = source
+    return value
 
 
 def _build(

@@ -1,8 +1,4 @@
-"""Writes at an index that the model computes, `buffer[position] = x`, as ring buffers do.
-
-    with IndexedWrites():
-        program = torch.export.export(model, args)
-"""
+"""Writes at an index that the model computes, `buffer[position] = x`, as ring buffers do."""
 
 from types import EllipsisType
 from typing import Any

@@ -6,9 +6,11 @@ import operator
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
+from unittest import mock
 
 import torch
 from torch._subclasses.fake_tensor import is_fake
+from torch.nn.modules.module import _global_buffer_registration_hooks
 from torch.utils import _pytree as pytree
 
 from pteron.exir.verification.full_precision import full_precision_matmuls
@@ -74,23 +76,39 @@ def returning_detached(forward: Callable[..., Any]) -> Callable[..., Any]:
     return entered
 
 
-def returning_copies(module: torch.nn.Module, forward: Callable[..., Any]) -> Callable[..., Any]:
-    """A method that returns copies of buffers that it assigns to (`old = self.state; self.state =
-    new; return old`): torch.export writes the new value into the tensor that was the old one."""
+def writing_buffers(module: torch.nn.Module, forward: Callable[..., Any]) -> Callable[..., Any]:
+    """A method that writes to a buffer what `forward` assigns to it (`self.state = new`), and
+    returns copies of what it was. torch.export does the first for buffers of the module itself,
+    not for those of its parts, nor for two that are exchanged, and then returns new values for old
+    ones."""
 
     @functools.wraps(forward)
     def entered(*args: Any, **kwargs: Any) -> Any:
-        before = dict(module.named_buffers())
-        returned = forward(*args, **kwargs)
-        after = dict(module.named_buffers())
-        old = {storage_of(b) for name, b in before.items() if after.get(name) is not b}
-        if not old:
+        before = buffers_of(module)
+        # Torch's way to notice such assignments.
+        with mock.patch.dict(_global_buffer_registration_hooks, clear=True):
+            returned = forward(*args, **kwargs)
+        assigned = [
+            (part, key, old, new)
+            for part, key, old in before
+            if (new := part._buffers.get(key)) is not None and new is not old
+            # Another shape is none that the next call could have.
+            if all(type(size) is int for size in new.shape) and new.shape == old.shape
+        ]
+        if not assigned:
             return returned
+        storages = {storage_of(old) for _, _, old, _ in assigned}
 
         def copied(tensor: torch.Tensor) -> torch.Tensor:
-            return tensor.clone() if storage_of(tensor) in old else tensor
+            return tensor.clone() if storage_of(tensor) in storages else tensor
 
-        return pytree.tree_map_only(torch.Tensor, copied, returned)
+        returned, values = pytree.tree_map_only(
+            torch.Tensor, copied, (returned, [new.detach() for *_, new in assigned])
+        )
+        for (part, key, old, _), value in zip(assigned, values, strict=True):
+            old.copy_(value)
+            part._buffers[key] = old
+        return returned
 
     return entered
 
@@ -115,6 +133,10 @@ def as_exported(
     for part, name, buffer in sparse:
         del part._buffers[name]
         vars(part)[name] = buffer
+    buffers, storages = (
+        buffers_of(module),
+        {name: storage_of(buffer) for name, buffer in module.named_buffers()},
+    )
     before = {
         name: buffer.clone()
         for name, buffer in module.named_buffers()
@@ -155,6 +177,13 @@ def as_exported(
             part.training = mode
         restore()
         changed |= attributes.restore()
+        for name, buffer in module.named_buffers():
+            # Those that a program may write are put back for it.
+            if name in before and storages[name] not in written:
+                if not _is_same_tensor(buffer, before[name]):
+                    changed[name] = True
+        for part, name, buffer in buffers:
+            part._buffers[name] = buffer
         for name, buffer in module.named_buffers():
             if name in before and buffer.shape == before[name].shape:
                 buffer.data.copy_(before[name])
@@ -258,6 +287,17 @@ def _is_same_content(value: Any, content: Any) -> bool:
 def storage_of(tensor: torch.Tensor) -> int:
     # Sparse tensors have none.
     return tensor.untyped_storage()._cdata if tensor.layout is torch.strided else id(tensor)
+
+
+def buffers_of(module: torch.nn.Module) -> list[tuple[torch.nn.Module, str, torch.Tensor]]:
+    """The parts that have buffers, with names and buffers; a ScriptModule's are no dict."""
+    return [
+        (part, name, buffer)
+        for part in module.modules()
+        if isinstance(part._buffers, dict)
+        for name, buffer in part._buffers.items()
+        if buffer is not None
+    ]
 
 
 def storages_of(module: torch.nn.Module) -> set[int]:

@@ -29,10 +29,10 @@ from pteron.exporter.indexed_writes import IndexedWrites
 from pteron.exporter.inputs import check_tensors
 from pteron.exporter.modules import (
     as_exported,
-    returning_copies,
     returning_detached,
     run_module,
     storages_of,
+    writing_buffers,
 )
 from pteron.exporter.packed_sequences import padded_sequences
 from pteron.exporter.proofs_of_sizes import tried_sizes
@@ -88,7 +88,7 @@ def export_first_way(
         if otherwise is not None and not sizes:
             continue
         has_state = not way and any(True for _ in module.buffers())
-        entered = returning_copies(module, forward) if has_state else forward
+        entered = writing_buffers(module, forward) if has_state else forward
         entered = returning_detached(entered) if below else entered
         compared = None if otherwise is None else ComparedSizes(otherwise)
         with as_exported(module, entered, shared):

@@ -547,31 +547,6 @@ def test_attributes_of_objects_and_values_of_tensors_are_put_back():
     assert not model.total.any() and not model.parts[0]
 
 
-class Delays(nn.Module):
-    """Returns what the call before gave it."""
-
-    def __init__(self):
-        super().__init__()
-        self.part = nn.Module()
-        self.part.register_buffer("last", torch.zeros(2, 3))
-        self.register_buffer("count", torch.zeros(()))
-
-    def forward(self, x):
-        last, self.part.last = self.part.last, x + 1
-        self.count += 1
-        return {"last": last, "rows": last[:1].flatten(), "count": self.count, "sum": last + x}
-
-
-def test_buffers_that_are_returned_and_then_assigned_have_the_old_values(tmp_path):
-    model = Delays().eval()
-    report = pteron.export(model, (torch.zeros(2, 3),), tmp_path / "model.pte")
-    assert "differs" not in str(report)
-    method = pteron.Runtime.get().load_program(tmp_path / "model.pte").load_method("forward")
-    for i in range(3):
-        x = torch.full((2, 3), float(i))
-        torch.testing.assert_close(method(x), model(x), rtol=0, atol=0)
-
-
 @pytest.mark.parametrize("norm", [nn.utils.weight_norm, nn.utils.spectral_norm])
 def test_weights_that_hooks_compute_are_no_state(norm):
     model = nn.Sequential(norm(nn.Linear(3, 3))).eval()
