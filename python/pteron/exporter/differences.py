@@ -137,7 +137,8 @@ def differences(
     if changed:
         notes.append(
             f"method {name!r} sets {', '.join(changed)} of the module in a call, and the program"
-            f" does not; state is a registered buffer that is changed in place, as by copy_()"
+            f" does not; state is a registered buffer that keeps its shape: where the first call"
+            f" gives it that, call the module once before"
         )
     worst = _distance(exported, pytree.tree_leaves(returned))
     tensors = [*module_of(name, parts)[0].parameters(), *pytree.tree_leaves(returned)]
