@@ -25,6 +25,7 @@ using wrapping_t =
 // Calls body(rows, start of a row) for the rows of the outputs.
 template <typename Body>
 void for_each_row(const ScanCall& call, const Body& body) {
+  if (call.out.numel() == 0) return;  // of any number of rows
   const Rows rows(call.out, call.dim);
   parallel_for(rows.count(), rows.grain(), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) body(rows, rows.offset(row));
