@@ -33,6 +33,8 @@ def _write(x: torch.Tensor, index: Any, value: Any) -> bool:
         isinstance(entry, bool) or not isinstance(entry, simple) for entry in entries
     ):
         return False
+    if not isinstance(value, bool | int | float | complex | torch.Tensor):
+        return False  # a size, which torch.tensor() would make constant
     place = places[0]
     number = entries[place]
     if number.dim() or number.dtype in (torch.bool, torch.uint8) or number.is_floating_point():
