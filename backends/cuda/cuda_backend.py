@@ -166,10 +166,11 @@ class CudaBackend(AotiBackend[CudaOptions], BackendDetails):
             "emulate_precision_casts": options.emulate_precision_casts,
             # Kernels that do not depend on each other are one: see the page on decoding steps.
             "combo_kernels": True,
+            # torchao's quantize_ turns it on for the process, which doubles the time of lowering.
+            "coordinate_descent_tuning": options.autotune == "exhaustive",
         }
         if options.autotune == "exhaustive":
             entries["max_autotune_gemm_search_space"] = "EXHAUSTIVE"
-            entries["coordinate_descent_tuning"] = True
         return entries
 
 

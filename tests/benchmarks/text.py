@@ -73,7 +73,7 @@ _WAYS = ("ours", "eager", "compile", "genai", "ct2")
 _MODELS = flags.DEFINE_list("models", ["llama_1b", "qwen3_0.6b"], f"Of {', '.join(MODELS)}.")
 _DEVICE = flags.DEFINE_enum("device", "cpu", ["cpu", "cuda"], "Where it runs.")
 _DTYPE = flags.DEFINE_string("dtype", "bfloat16", "Of weights and cache.")
-_QUANTIZE = flags.DEFINE_list("quantize", ["none"], "Of none, int8, int4.")
+_QUANTIZE = flags.DEFINE_list("quantize", ["none"], "Of none, int8, int4, fp8.")
 _BATCH = flags.DEFINE_list("batch", ["1"], "Texts at the same time.")
 _PROMPT = flags.DEFINE_list("prompt", ["128", "2048"], "Tokens of prompts.")
 _NEW = flags.DEFINE_integer("new_tokens", 128, "Tokens of answers.", 8)
@@ -156,6 +156,9 @@ def _model(folder: Path, quantize: str) -> Any:
             ),
         )
     elif quantize != "none":
+        from torchao.quantization.utils import recommended_inductor_config_setter
+
+        recommended_inductor_config_setter()
         quantize_linear(model, quantize)
     return model
 
@@ -327,7 +330,12 @@ def step_bytes(name: str, quantize: str, batch: int, tokens: int, dtype: torch.d
     heads, groups = c["num_attention_heads"], c["num_key_value_heads"]
     attention = hidden * width * (2 * heads + 2 * groups)
     layers = c["num_hidden_layers"] * (attention + 3 * hidden * c["intermediate_size"])
-    size = {"none": dtype.itemsize, "int8": 1.0, "int4": 0.5 + dtype.itemsize / 32}[quantize]
+    size = {
+        "none": dtype.itemsize,
+        "int8": 1.0,
+        "fp8": 1.0,
+        "int4": 0.5 + dtype.itemsize / 32,
+    }[quantize]
     cache = 2 * c["num_hidden_layers"] * groups * width * tokens * batch * dtype.itemsize
     # Tied to the embedding, the last matmul is quantized with the linear layers.
     return (layers + hidden * c["vocab_size"]) * size + cache

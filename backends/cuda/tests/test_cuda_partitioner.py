@@ -299,6 +299,13 @@ def test_options_survive_the_way_through_compile_specs(options: CudaOptions) -> 
     assert CudaOptions.from_compile_specs(options.to_compile_specs()) == options
 
 
+@pytest.mark.parametrize("autotune", ["off", "exhaustive"])
+def test_a_search_that_others_turn_on_is_not_made(autotune: str) -> None:
+    """torchao's quantize_ turns it on in Inductor's configuration of the process."""
+    entries = CudaBackend.get_aoti_compile_options(CudaOptions(autotune=autotune))
+    assert entries["coordinate_descent_tuning"] == (autotune == "exhaustive")
+
+
 @pytest.mark.parametrize("allow_tf32", [False, True])
 def test_the_check_knows_of_tf32(allow_tf32: bool) -> None:
     specs = CudaOptions(allow_tf32=allow_tf32).to_compile_specs()

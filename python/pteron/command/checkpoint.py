@@ -13,7 +13,7 @@ def define_flags(values: Flags) -> None:
     values.string("output", None, "The program file, *.pte.", short_name="o")
     values.string("backend", "cpu", "cpu, cuda or metal.")
     values.multi_string("option", [], "BACKEND.OPTION=VALUE, as of pteron export. May be repeated.")
-    values.string("quantize", "none", "Weights: none, int8 or int4 (needs torchao).")
+    values.string("quantize", "none", "Weights: none, int8, int4 or fp8 (needs torchao).")
     values.string("dtype", "auto", "float32, bfloat16 or float16; auto is the checkpoint's.")
     values.boolean("verify", True, "Compare the program with eager.")
 

@@ -18,7 +18,7 @@ from pteron.exporter import export as export_methods
 from pteron.exporter.backends import Backends
 from pteron.llm.sampling import SETTINGS
 
-QUANTIZE = ("none", "int8", "int4")
+QUANTIZE = ("none", "int8", "int4", "fp8")
 
 
 def export(
@@ -47,8 +47,8 @@ def export(
         Nothing is downloaded, and no code in the folder is run.
       path: the program file, `*.pte`.
       backend, options: as of `pteron.export`. For "cuda" the model is moved to the GPU.
-      quantize: weights of linear layers, by torchao: "int8" with a scale per row, "int4" with one
-        per 32 values; "none" keeps them.
+      quantize: weights of linear layers, by torchao: "int8" or "fp8" (float8_e4m3fn) with a scale
+        per row, "int4" with one per 32 values; "none" keeps them.
       dtype: of weights and cache, as "float32" or "bfloat16"; "auto" is the checkpoint's.
       max_length: tokens of a text, prompt and answer, that the cache has memory for; by default
         what the model was made for, at most 2048.
@@ -220,7 +220,8 @@ def options_for(
 ) -> Mapping[str, Any]:
     """Options of backends for weights that are quantized or not float32, besides those given."""
     options = {} if options is None else options
-    if (quantize != "none" or dtype != torch.float32) and backend in ("cpu", ["cpu"]):
+    is_packed = quantize != "none" or dtype != torch.float32
+    if is_packed and quantize != "fp8" and backend in ("cpu", ["cpu"]):
         # The layout of such weights is the same for all methods, and half a byte for int4. As they
         # are, the runtime's library would convert them to float32 in each call.
         options = {"cpu.weights": "packed", **options}
@@ -236,14 +237,18 @@ def quantize_linear(model: Any, kind: str) -> None:
             f"quantize={kind!r} needs torchao ({error}).\ntry:  pip install torchao",
             name="torchao",
         ) from error
-    config = (
-        quantization.Int8WeightOnlyConfig()
-        if kind == "int8"
-        else quantization.IntxWeightOnlyConfig(
+    if kind == "int4":
+        config = quantization.IntxWeightOnlyConfig(
             weight_dtype=torch.int4,  # type: ignore[attr-defined]
             granularity=quantization.PerGroup(32),
         )
-    )
+    else:
+        configs = {
+            "int8": quantization.Int8WeightOnlyConfig,
+            "fp8": quantization.Float8WeightOnlyConfig,
+        }
+        # Otherwise torchao changes Inductor's configuration of the whole process.
+        config = configs[kind](set_inductor_config=False)
     quantization.quantize_(model, config)
 
 

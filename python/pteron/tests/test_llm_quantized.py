@@ -17,7 +17,9 @@ from tests.models import speech
 from tests.models.checkpoints import save
 
 
-@pytest.mark.parametrize(("kind", "dtype"), [("int8", "float32"), ("int4", "bfloat16")])
+@pytest.mark.parametrize(
+    ("kind", "dtype"), [("int8", "float32"), ("int4", "bfloat16"), ("fp8", "float32")]
+)
 def test_quantized_weights(
     kind: str, dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -46,13 +48,15 @@ def test_quantized_weights(
         chunk=16,
         options={"cpu.isa": "native"},
     )
+    # torchao would turn it on for the whole process.
+    assert not torch._inductor.config.coordinate_descent_tuning
     model = model.to(getattr(torch, dtype))
     linear = sum(m.weight.numel() for m in model.modules() if isinstance(m, torch.nn.Linear))
     embedding = model.get_input_embeddings().weight.nbytes
     stored = (_weight_bytes(program) - embedding) / linear
     # Once for both methods, with scales: one a row, or float32 for 32 elements. The small head is
     # padded by a tenth, and code has descriptions.
-    least = {"int8": 1.0, "int4": 0.5 + 4 / 32}[kind]
+    least = {"int8": 1.0, "int4": 0.5 + 4 / 32, "fp8": 1.0}[kind]
     assert least < stored < 1.25 * least
     quantization.quantize_(model, _config(kind))
     ids = torch.randint(2, 258, (1, 20))
@@ -96,7 +100,9 @@ def _weight_bytes(path: Path) -> int:
 
 def _config(kind: str) -> Any:
     if kind == "int8":
-        return quantization.Int8WeightOnlyConfig()
+        return quantization.Int8WeightOnlyConfig(set_inductor_config=False)
+    if kind == "fp8":
+        return quantization.Float8WeightOnlyConfig(set_inductor_config=False)
     int4 = torch.int4  # type: ignore[attr-defined]
     return quantization.IntxWeightOnlyConfig(
         weight_dtype=int4, granularity=quantization.PerGroup(32)
@@ -108,6 +114,7 @@ def test_weights_of_bfloat16_are_packed() -> None:
     packed = {"cpu.weights": "packed"}
     assert options_for("none", "cpu", None, torch.bfloat16) == packed
     assert options_for("int8", "cpu", None) == packed
+    assert options_for("fp8", "cpu", None, torch.bfloat16) == {}
     assert options_for("none", "cpu", None, torch.float32) == {}
     assert options_for("none", "cuda", None, torch.bfloat16) == {}
     chosen = {"cpu.weights": "shared"}
