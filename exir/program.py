@@ -47,7 +47,7 @@ from pteron.exir.export_warnings import (
 from pteron.exir.garbage_collection import collected_rarely
 from pteron.exir.graph.empty_reductions import require_elements
 from pteron.exir.graph.export_guards import guards_of
-from pteron.exir.graph.number_inputs import check_number_inputs
+from pteron.exir.graph.input_checks import check_inputs
 from pteron.exir.graph.shape_bounds import check_dynamic_sizes, check_input_bounds
 from pteron.exir.graph.traced_metadata import unguarded_metadata
 from pteron.exir.operators.complex_numbers import decompose_complex_tensors
@@ -118,7 +118,7 @@ def _to_edge(
     for name, program in methods.items():
         functional = functional_programs[name]
         references[name] = Reference(program, functional)
-        edge[name] = check_number_inputs(
+        edge[name] = check_inputs(
             _decompose(functional, config.preserve_ops, partitioners.get(name, ()))
         )
     constants = check_constant_methods(constant_methods, methods)

@@ -2,8 +2,8 @@
 
 Dimensions that share a symbol must agree at run time, across all inputs and outputs, so a symbol
 has one index in the whole contract. An affine size is `scale * symbol + offset`. An input size that
-is another expression gets its own symbol and a condition that relates it to others; export's guards
-are conditions too. An output size that is another expression may be anything within its bounds.
+is another expression gets its own symbol and a condition that relates it to others. An output size
+that is another expression may be anything within its bounds.
 """
 
 import dataclasses
@@ -17,7 +17,6 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils._sympy.value_ranges import bound_sympy
 
-from pteron.exir.graph.export_guards import guards_of, is_relation
 from pteron.exir.graph.shape_bounds import Ranges, affine, ranges_of
 
 #: Means "no upper bound".
@@ -142,7 +141,6 @@ class _Contracts:
         """Conditions on the inputs' symbols; called after exactly these have indices."""
         own = {e: sympy.Symbol(f"size{n}") for e, n in self._indices.items() if not e.is_Symbol}
         relations = [sympy.Eq(name, e, evaluate=False) for e, name in own.items()]
-        relations += [guard for guard in guards_of(self._program) if is_relation(guard)]
         indices = {own.get(e, e): n for e, n in self._indices.items()}
         words = {own.get(e, e): text for e, text in self._words.items()}
         fixed = {s: r.lower for s, r in self._ranges.items() if r.is_singleton()}

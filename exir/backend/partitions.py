@@ -20,6 +20,7 @@ from torch.export.graph_signature import InputKind
 from torch.fx import Graph, Node
 
 from pteron.exir.backend.partitioner import DELEGATION_TAG
+from pteron.exir.graph import kernels
 from pteron.exir.graph.exported_program import (
     CONSTANT_KINDS,
     input_specs_by_name,
@@ -94,7 +95,8 @@ def _copy_arithmetic(
 
 
 def _read_sizes_of_inputs(graph: Graph) -> None:
-    """Rewrites shape queries to read inputs of the method that have the same size."""
+    """Rewrites shape queries to read inputs of the method that have the same size, except in checks
+    that they do."""
     sizes: dict[object, tuple[Node, int]] = {}
     for node in graph.nodes:
         value = node.meta.get("val")
@@ -102,6 +104,8 @@ def _read_sizes_of_inputs(graph: Graph) -> None:
             for dim, size in enumerate(value.shape):
                 if isinstance(size, torch.SymInt):
                     sizes.setdefault(size.node.expr, (node, dim))
+        elif kernels.ON_HOST in node.meta:
+            continue
         elif node.target is torch.ops.aten.sym_size.int and isinstance(value, torch.SymInt):
             node.args = sizes.get(value.node.expr, node.args)
 

@@ -144,12 +144,12 @@ def _guards_of(program: ExportedProgram) -> list[Any]:
     values = [node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")]
     sizes = [s for v in values for s in (v.shape if isinstance(v, torch.Tensor) else [v])]
     environments: set[Any] = {s.node.shape_env for s in sizes if isinstance(s, torch.SymInt)}
-    return [
+    guards = [
         guard.expr.xreplace(environment.replacements)
         for environment in environments
         for guard in environment.guards
-        if not isinstance(guard.expr, sympy.Ne) or is_relation(guard.expr)
     ]
+    return [guard for guard in guards if not isinstance(guard, sympy.Ne) or is_relation(guard)]
 
 
 def _devices_in_use() -> list[int]:

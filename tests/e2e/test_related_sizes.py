@@ -1,6 +1,7 @@
 """Sizes that are made of others: what export allows runs, and what it excludes is refused."""
 
 import itertools
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,24 @@ def patches(x: torch.Tensor) -> torch.Tensor:
     tokens = torch.cat([tokens.new_ones(x.shape[0], 1, tokens.shape[2]), tokens], 1)
     query, key, value = tokens.repeat(1, 1, 3).unflatten(2, (3, 2, -1)).permute(2, 0, 3, 1, 4)
     return functional.scaled_dot_product_attention(query, key, value).transpose(1, 2).flatten(2)
+
+
+def branches(a: torch.Tensor, b: torch.Tensor) -> Any:
+    """Has a guard of each kind, which the program has to check."""
+    m, n = a.shape[0], b.shape[0]
+    conditions: list[Any] = [
+        m != 9,
+        m * m < 200,
+        m / 4 > 1.2,
+        0.5 * n < 6.2,
+        math.ceil(n / 4) < 4,
+        math.trunc(m / 3) < 4,
+        round(m / 3) < 5,
+        (m > 6) | (n < 4),
+        ((m > 7) & (n > 4)) | (n - m < 2),
+        n % 5 != 1,
+    ]
+    return [a + 1 if condition else a - 1 for condition in conditions], b.cumsum(0)
 
 
 # Name: function, sizes of the example, dynamic shapes, sizes that work, sizes that do not.
@@ -128,6 +147,29 @@ CASES: dict[str, tuple[Function, Any, Any, list[Any], list[Any]]] = {
         auto(40, 40),
         [((11,), (5,)), ((40,), (39,))],
         [((5,), (11,))],
+    ),
+    "branches": (
+        branches,
+        [(8,), (5,)],
+        auto(40, 40),
+        [((7,), (4,)), ((6,), (3,)), ((11,), (12,))],
+        [((size,), (5,)) for size in (4, 9, 12, 13, 15)]
+        + [((8,), (size,)) for size in (13, 12 + 40, 6)]
+        + [((6,), (5,)), ((7,), (10,))],
+    ),
+    "only_sizes": (
+        lambda a, b, c, d: a + 1 if a.shape[0] > b.shape[0] and c.shape[0] == 2 else a - c.numel(),
+        [(6,), (5,), (2,), (4,)],
+        [{0: Dim.AUTO(max=8)}, {0: Dim.AUTO(max=8)}, {}, {0: Dim("d", min=3, max=8)}],  # type: ignore[operator]
+        [((5,), (4,), (2,), (3,))],
+        [((5,), (5,), (2,), (3,)), ((5,), (4,), (3,), (3,)), ((5,), (4,), (2,), (2,))],
+    ),
+    "only_equal_sizes": (
+        lambda a, b, c: a + 1 if b.shape[0] == a.shape[0] == 2 * c.shape[0] else a - 1,
+        [(6,), (6,), (3,)],
+        auto(8, 8, 8),
+        [((8,), (8,), (4,))],
+        [((8,), (6,), (4,)), ((8,), (8,), (3,)), ((7,), (7,), (3,))],
     ),
 }
 
