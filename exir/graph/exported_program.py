@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch._subclasses import FakeTensor
+from torch._subclasses.fake_tensor import is_fake
 from torch.export import ExportedProgram
 from torch.export.exported_program import ModuleCallEntry, ModuleCallSignature
 from torch.export.graph_signature import (
@@ -40,12 +40,13 @@ def input_specs_by_name(program: ExportedProgram) -> dict[str, InputSpec]:
 
 def check_constants(program: ExportedProgram) -> None:
     """Refuses constants without values, which torch.export with strict=True makes of a parameter's
-    `.data` in `forward`; torch crashes when it decomposes such a program.
+    `.data` in `forward`, and otherwise of what torch.func.grad() wraps; torch crashes when it
+    decomposes such a program.
 
     Raises:
       ValueError: says which constants.
     """
-    without = [name for name, value in program.constants.items() if isinstance(value, FakeTensor)]
+    without = [name for name, value in program.constants.items() if is_fake(value)]
     if without:
         raise ValueError(
             f"torch.export lost the values of {', '.join(without)}: tensors that `forward` takes in"

@@ -242,8 +242,8 @@ class _Printer(PythonPrinter):
 def _sizes(node: Node) -> dict[int, torch.SymInt]:
     """Dynamic sizes by dimension."""
     value = node.meta.get("val")
-    shape = enumerate(value.shape if isinstance(value, torch.Tensor) else ())
-    return {dim: size for dim, size in shape if isinstance(size, torch.SymInt)}
+    shape: Any = value.shape if isinstance(value, torch.Tensor) else ()
+    return {dim: size for dim, size in enumerate(shape) if isinstance(size, torch.SymInt)}
 
 
 def _distance(guard: Any) -> Any:

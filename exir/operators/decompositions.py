@@ -212,15 +212,23 @@ def join_aliases(program: ExportedProgram) -> ExportedProgram:
 
 
 def functionalize(program: ExportedProgram) -> ExportedProgram:
-    """The functionalized program, without decompositions.
+    """The functionalized program, without decompositions but of norms that write to buffers.
 
     Raises:
       ValueError: a constant has no values.
     """
     check_constants(program)
-    if any(op._schema.is_mutable for op in _operators(program)):
-        return run_decompositions(program, {})
+    norms = {node.target for node in program.graph.nodes if updates_statistics(node)}
+    if norms or any(op._schema.is_mutable for op in _operators(program)):
+        every: Any = torch.export.default_decompositions() if norms else {}
+        return run_decompositions(program, {norm: every[norm] for norm in norms if norm in every})
     return program
+
+
+def updates_statistics(node: Node) -> bool:
+    """Whether a node is a norm that writes to buffers, which its schema does not say."""
+    norms = (torch.ops.aten.batch_norm.default, torch.ops.aten.instance_norm.default)
+    return node.target in norms and node.args[3] is not None and node.args[5] is True
 
 
 def decompose(program: ExportedProgram, keep: Iterable[OpOverload]) -> ExportedProgram:

@@ -104,7 +104,9 @@ class _Keeping(torch.fx.Interpreter):
         self._buffers, self._kept = buffers, kept
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-        writes = getattr(getattr(target, "_schema", None), "is_mutable", False)
+        schema = getattr(target, "_schema", None)
+        # Some norms do not declare that they write statistics.
+        writes = schema is not None and (schema.is_mutable or schema.name.endswith("_norm"))
         if writes or isinstance(target, torch._ops.HigherOrderOperator):
             for value in pytree.tree_leaves((args, kwargs)):
                 if not isinstance(value, torch.Tensor):

@@ -182,6 +182,11 @@ def as_exported(
             if name in before and storages[name] not in written:
                 if not _is_same_tensor(buffer, before[name]):
                     changed[name] = True
+        kept = {(id(part), name) for part, name, _ in buffers}
+        for part, name, _ in buffers_of(module):
+            if (id(part), name) not in kept:
+                delattr(part, name)  # one that forward() made
+                changed[name] = True
         for part, name, buffer in buffers:
             part._buffers[name] = buffer
         for name, buffer in module.named_buffers():

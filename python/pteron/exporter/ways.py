@@ -4,6 +4,7 @@ import contextlib
 import functools
 import inspect
 import io
+import re
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,7 +12,10 @@ from unittest import mock
 
 import torch
 import torch.backends.opt_einsum as opt_einsum
+from torch._C import _functorch as functorch
+from torch._functorch import predispatch
 from torch._subclasses.fake_tensor import DataDependentOutputException
+from torch.autograd import forward_ad
 from torch.export import ExportedProgram
 from torch.export._trace import _export
 from torch.fx.experimental import _config as sizes_config
@@ -97,12 +101,8 @@ def export_first_way(
             try:
                 redirected = contextlib.redirect_stderr(printed)
                 with (
-                    quiet(),
-                    places_of_constants(),
+                    in_any_way(),
                     redirected,
-                    whole_recurrent_layers(),
-                    any_number_of_kept_boxes(),
-                    unchecked_distributions(),
                     # It makes ints of sizes.
                     opt_einsum.flags(enabled=False)
                     if shapes and opt_einsum.enabled
@@ -125,6 +125,7 @@ def export_first_way(
                     program = export(module, positional, named, dynamic_shapes=shapes, strict=way)
                 check_derived(program)
                 check_constants(program)
+                check_transforms(program)
                 check_tensors(name, "weight", program.constants.items())
                 if fixed:
                     fixed.check(program)
@@ -142,6 +143,8 @@ def export_first_way(
                 # Values that Python reads may not be all that torch.export does not take.
                 if not below and not compared:
                     refused[f"strict={way}"] = error
+                elif below and "Constraints violated" in str(error):
+                    refused = {f"strict={way}": error}  # it went further
     if program is None:
         first, *others = refused.items()
         run = functools.partial(run_module, module, forward, given, storages_of(module))
@@ -184,6 +187,47 @@ def export_first_way(
         )
     sys.stderr.write(printed.getvalue())
     return program
+
+
+@contextlib.contextmanager
+def in_any_way() -> Iterator[None]:
+    """Inside, what each way needs."""
+    with contextlib.ExitStack() as stack:
+        for each in (
+            quiet,
+            places_of_constants,
+            ended_transforms,
+            whole_recurrent_layers,
+            any_number_of_kept_boxes,
+            unchecked_distributions,
+        ):
+            stack.enter_context(each())
+        yield
+
+
+@contextlib.contextmanager
+def ended_transforms() -> Iterator[None]:
+    """Ends what torch.export leaves of torch.func's transforms (jacfwd, hessian) where it fails:
+    inside of these, no other way works, nor the model itself."""
+    depth = functorch.get_dynamic_layer_stack_depth()
+    try:
+        yield
+    except Exception:
+        functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)
+        if forward_ad._current_level < 0:
+            with contextlib.suppress(RuntimeError):  # there is none
+                torch._C._exit_dual_level(level=0)
+        raise
+
+
+def check_transforms(program: ExportedProgram) -> None:
+    """Raises ValueError if torch.export left transforms in a program, which no pass of torch's
+    removes: those of torch.func that differentiate."""
+    for node in program.graph.nodes:
+        name = getattr(node.target, "__name__", "")
+        if getattr(node.target, "__module__", "") == predispatch.__name__:
+            if re.search("_grad|_dual|_jvp", name):
+                raise ValueError(f"torch.export left {name} of torch.func in the program")
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 import pteron
 from pteron.runtime import Runtime
@@ -120,11 +121,35 @@ class Learns(State):
         return self.a
 
 
+class Normalizes(State):
+    """Norms that train, without being in training mode."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(4)
+        self.of_each = nn.InstanceNorm1d(1, track_running_stats=True)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        self.norm.train()
+        x = x + self.a
+        means = self.norm.running_mean, self.norm.running_var
+        y = F.batch_norm(x * 2, *means, training=True, momentum=0.3)
+        z = F.instance_norm(x[:, None], self.of_each.running_mean, self.of_each.running_var)
+        return self.norm(x), y, z, self.norm.running_var.clone(), self.of_each.running_mean * 1
+
+
+class MakesBuffer(State):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if not hasattr(self, "weights"):
+            self.register_buffer("weights", torch.arange(4.0))
+        return x * self.weights
+
+
 @pytest.mark.parametrize(
     "kind",
     [
         Delays, Layers, Exchanges, ExchangesInPlace, ExchangesTransposed, Adds, Shifts, Rolls,
-        Learns,
+        Learns, Normalizes, MakesBuffer,
     ],
 )  # fmt: skip
 def test_calls_in_a_row(kind: type[nn.Module], tmp_path: Path) -> None:
@@ -133,6 +158,7 @@ def test_calls_in_a_row(kind: type[nn.Module], tmp_path: Path) -> None:
     values = {name: buffer.clone() for name, buffer in before.items()}
     report = pteron.export(model, (torch.ones(4),), tmp_path / "model.pte")
     assert "differs" not in str(report) and "sets" not in str(report)
+    assert dict(model.named_buffers()).keys() == before.keys()
     for name, buffer in model.named_buffers():
         assert buffer is before[name] and torch.equal(buffer, values[name])
     method = Runtime.get().load_program(tmp_path / "model.pte").load_method("forward")
