@@ -56,6 +56,13 @@ class DynamicSizes(TorchFunctionMode):
             found = func(*args, **kwargs)
             _bound_unique(args[0] if args else kwargs["input"], found)
             return found
+        elif func in _OF_SIZES and any(
+            type(size) is torch.SymInt
+            for each in (*args, *kwargs.values())
+            for size in (each.shape if isinstance(each, torch.Tensor) else (each,))
+        ):
+            if (found := _OF_SIZES[func](*args, **kwargs)) is not NotImplemented:
+                return found
         elif func is torch.arange or func is torch.linspace:
             if (found := _evenly_spaced(func is torch.linspace, args, kwargs)) is not None:
                 return found
@@ -103,9 +110,10 @@ def _evenly_spaced(
     named = {**dict(zip(names, args, strict=False)), **kwargs}
     start, end, step = (named.pop(name, None) for name in names)
     dtype = named.pop("dtype", None) or torch.get_default_dtype()
-    if not dtype.is_floating_point or type(step if is_linspace else end) is not torch.SymInt:
+    is_float = dtype.is_floating_point
+    if type(step if is_linspace else end) is not torch.SymInt or not (is_float or is_linspace):
         return None
-    named["dtype"] = torch.promote_types(dtype, torch.float32)
+    named["dtype"] = torch.promote_types(dtype, torch.float32) if is_float else torch.float64
     if is_linspace:  # as torch, from both ends
         n, last = torch.arange(step, **named), step - 1
         slope = (end - start) / torch.sym_max(last, 1)
@@ -116,6 +124,87 @@ def _evenly_spaced(
         return None
     whole = math.floor(start)
     return (torch.arange(whole, end, int(step), **named) + (start - whole)).to(dtype)
+
+
+def _window(first: float, second: float, third: float = 0.0) -> Any:
+    """A window that is a sum of cosines, as torch's functions compute it."""
+
+    def window(
+        window_length: Any,
+        periodic: bool = True,
+        alpha: float = first,
+        beta: float = second,
+        **options: Any,
+    ) -> torch.Tensor:
+        n = torch.arange(window_length, **{"dtype": torch.get_default_dtype(), **options})
+        angle = n * (2 * math.pi / torch.sym_max(window_length - (not periodic), 1))
+        found = alpha - beta * angle.cos() + third * (2 * angle).cos()
+        return torch.where(torch.full_like(n, window_length) == 1, 1.0, found)
+
+    return window
+
+
+def _logspace(start: Any, end: Any, steps: Any, base: float = 10.0, **options: Any) -> Any:
+    dtype = options.get("dtype") or torch.get_default_dtype()
+    exponents = _evenly_spaced(True, (start, end, steps), options)
+    return NotImplemented if exponents is None else torch.pow(base, exponents).to(dtype)
+
+
+def _kron(input: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    dims = max(input.dim(), other.dim())
+    a, b = (t.reshape((*[1] * (dims - t.dim()), *t.shape)) for t in (input, other))
+    sizes = [m * n for m, n in zip(a.shape, b.shape, strict=True)]
+    pairs = [i + j * dims for i in range(dims) for j in range(2)]
+    outer = a.reshape(*a.shape, *[1] * dims) * b
+    return outer.permute(pairs).reshape(sizes)
+
+
+def _triangle(keep: Any) -> Any:
+    def indices(row: Any, col: Any, offset: int = 0, **options: Any) -> torch.Tensor:
+        places = keep(torch.ones(row, col, device=options.pop("device", None)), offset).nonzero()
+        return places.t().to(options.get("dtype", torch.int64))
+
+    return indices
+
+
+def _combinations(input: torch.Tensor, r: int = 2, with_replacement: bool = False) -> torch.Tensor:
+    if r < 2:
+        return NotImplemented
+    n = torch.arange(input.shape[0], device=input.device)
+    places = torch.meshgrid(*[n] * r, indexing="ij")
+    pairs = zip(places[:-1], places[1:], strict=True)
+    kept = [a <= b if with_replacement else a < b for a, b in pairs]
+    return input[torch.stack(kept).all(0).nonzero()]
+
+
+def _tensor_split(input: torch.Tensor, number: Any, dim: int = 0) -> Any:
+    size = input.shape[dim]
+    if type(size) is int or isinstance(number, torch.Tensor):
+        return NotImplemented
+    if isinstance(number, int):
+        starts = [size // number * i + torch.sym_min(i, size % number) for i in range(number)]
+        sizes = [(size + number - 1 - i) // number for i in range(number)]
+    else:
+        ends = [torch.sym_min(i, size) if i >= 0 else torch.sym_max(size + i, 0) for i in number]
+        starts = [0, *ends]
+        sizes = [torch.sym_max(e - s, 0) for s, e in zip(starts, [*ends, size], strict=True)]
+    return tuple(input.narrow(dim, s, n) for s, n in zip(starts, sizes, strict=True))
+
+
+_OF_SIZES: dict[Any, Any] = {
+    torch.hann_window: _window(0.5, 0.5),
+    torch.hamming_window: _window(0.54, 0.46),
+    torch.blackman_window: _window(0.42, 0.5, 0.08),
+    torch.logspace: _logspace,
+    torch.kron: _kron,
+    torch.Tensor.kron: _kron,
+    torch.tril_indices: _triangle(torch.tril),
+    torch.triu_indices: _triangle(torch.triu),
+    torch.combinations: _combinations,
+    torch.tensor_split: _tensor_split,
+    torch.Tensor.tensor_split: _tensor_split,
+}
+"""What computes the same as a function that makes sizes constant."""
 
 
 def _parts(size: Any, number: Any, is_chunk: bool) -> list[Any]:

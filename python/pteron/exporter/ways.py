@@ -29,6 +29,7 @@ from pteron.exporter.differences import is_right
 from pteron.exporter.errors import ExportError
 from pteron.exporter.fixed_buffers import FixedBuffers
 from pteron.exporter.functions_of_sizes import DynamicSizes
+from pteron.exporter.functions_of_values import Covariances
 from pteron.exporter.indexed_writes import IndexedWrites
 from pteron.exporter.inputs import check_tensors
 from pteron.exporter.modules import (
@@ -118,7 +119,7 @@ def export_first_way(
                     if shapes
                     else contextlib.nullcontext(),
                     contextlib.nullcontext() if way or not shapes else DynamicSizes(),
-                    contextlib.nullcontext() if way else IndexedWrites(),
+                    contextlib.nullcontext() if way else followed_functions(),
                     fixed or contextlib.nullcontext(),
                 ):
                     export = _export if below else torch.export.export
@@ -187,6 +188,13 @@ def export_first_way(
         )
     sys.stderr.write(printed.getvalue())
     return program
+
+
+@contextlib.contextmanager
+def followed_functions() -> Iterator[None]:
+    """Inside, torch's functions that read values do not, where these do not matter."""
+    with IndexedWrites(), Covariances():
+        yield
 
 
 @contextlib.contextmanager

@@ -61,4 +61,3 @@ def test_what_is_refused_leaves_no_transform(tmp_path: Path) -> None:
     with pytest.raises(pteron.ExportError, match="specialized it to be a constant"):
         pteron.export(model, (x,), path, dynamic_shapes=({0: Dim("points", max=9)},))
     torch.testing.assert_close(jvp(torch.sin, (x,), (x,))[1], x.cos() * x)
-    pteron.export(Gradients(), (x,), path)
