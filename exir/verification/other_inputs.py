@@ -70,8 +70,8 @@ def _with_nan_and_inf(reference: Reference) -> Reference | None:
     Also None with FFTs, signs of determinants, eigenvalues and singular values, where NaN is
     propagated, or an error, by the library's algorithm; with antialiased resizing, where it depends
     on rounding whether a weight at a border is 0; with grid_sample, where a place that is NaN gives
-    NaN or 0 by which of torch's kernels is taken; and with torchvision's pooling, which reads
-    memory wherever a box is.
+    NaN or 0 by which of torch's kernels is taken; with torch.mode, which counts NaN by its sort;
+    and with torchvision's pooling, which reads memory wherever a box is.
     """
     unsafe = (
         "fft",
@@ -79,6 +79,7 @@ def _with_nan_and_inf(reference: Reference) -> Reference | None:
         *("linalg_svd", "linalg_eig", "linalg_pinv", "linalg_matrix_rank", "linalg_cond"),
         "2d_aa",
         "grid_sampler",
+        "aten.mode",
         "torchvision.roi",
         "torchvision.ps_roi",
         "torchvision.deform",
