@@ -16,14 +16,16 @@ Error check(const GenerationConfig& config) {
   const auto refuse = [](const char* name, double value, const char* expected) {
     return make_error(Error::InvalidArgument, "%s is %g; expected %s", name, value, expected);
   };
-  if (!(config.temperature >= 0)) return refuse("temperature", config.temperature, "0 or more");
+  if (!(config.temperature >= 0 && config.temperature <= 1e30f)) {
+    return refuse("temperature", config.temperature, "0 to 1e30");
+  }
   if (config.top_k < 0) return refuse("top_k", static_cast<double>(config.top_k), "0 or more");
   if (!(config.top_p > 0 && config.top_p <= 1)) {
     return refuse("top_p", config.top_p, "more than 0, at most 1");
   }
   if (!(config.min_p >= 0 && config.min_p <= 1)) return refuse("min_p", config.min_p, "0 to 1");
-  if (!(config.repetition_penalty > 0)) {
-    return refuse("repetition_penalty", config.repetition_penalty, "more than 0");
+  if (!(config.repetition_penalty >= 1e-6f && config.repetition_penalty <= 1e6f)) {
+    return refuse("repetition_penalty", config.repetition_penalty, "1e-6 to 1e6");
   }
   if (config.seed < 0) return refuse("seed", static_cast<double>(config.seed), "0 or more");
   return Error::Ok;

@@ -42,7 +42,7 @@ struct GenerationConfig {
   int64_t top_k = 0;         // 0: all
   float top_p = 1.0f;        // over 0, at most 1
   float min_p = 0.0f;        // 0 to 1, relative to the likeliest token
-  float repetition_penalty = 1.0f;
+  float repetition_penalty = 1.0f;  // 1e-6 to 1e6
   int64_t seed = 0;
 
   // How many tokens may follow a prompt; 0 or more.

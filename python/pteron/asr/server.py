@@ -66,13 +66,8 @@ class _Service(ModelService):
 
     async def _respond(self, request: Request, task: str | None) -> Response:
         try:
-            length = request.headers.get("content-length")
-            if length is None:
-                raise RequestError(411, "the request has no Content-Length")
-            if int(length) > self._limits.body:
-                raise RequestError(413, f"the request has more than {self._limits.body} bytes")
             self.check_queue(1, 1 - self._running)
-            async with request.form(max_files=1, max_fields=20) as form:
+            async with self.limited(request).form(max_files=1, max_fields=20) as form:
                 self.check_model(form.get("model", self._name))
                 for key, harmless in _REFUSED.items():
                     if any(value not in harmless for value in form.getlist(key)):

@@ -12,6 +12,8 @@ import dataclasses
 import functools
 import glob
 import json
+import numbers
+import operator
 import os
 import threading
 import time
@@ -30,6 +32,17 @@ Messages = Sequence[Mapping[str, Any]]
 
 #: Constant methods that a program of a language model has.
 _CONSTANTS = ("get_max_seq_len", "get_max_context_len", "get_max_batch_size", "get_eos_ids")
+
+
+#: The least and largest value of each setting, with which logits stay finite; how errors say it.
+_RULES: Mapping[str, tuple[float, float, str]] = {
+    "temperature": (0, 1e30, "a number from 0 to 1e30"),
+    "top_k": (0, (1 << 31) - 1, f"an integer from 0 to {(1 << 31) - 1}"),
+    "top_p": (1e-30, 1, "a number more than 0, at most 1"),
+    "min_p": (0, 1, "a number from 0 to 1"),
+    "repetition_penalty": (1e-6, 1e6, "a number from 1e-6 to 1e6"),
+    "seed": (0, (1 << 63) - 1, f"an integer from 0 to {(1 << 63) - 1}"),
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -57,19 +70,13 @@ class Settings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        rules = {
-            "temperature": (0 <= self.temperature < float("inf"), "0 or more"),
-            "top_k": (0 <= self.top_k < 1 << 31, "0 or more"),
-            "top_p": (0 < self.top_p <= 1, "more than 0, at most 1"),
-            "min_p": (0 <= self.min_p <= 1, "0 to 1"),
-            "repetition_penalty": (0 < self.repetition_penalty < float("inf"), "more than 0"),
-            "seed": (0 <= self.seed < 1 << 63, "0 or more"),
-        }
-        wrong = [
-            f"{name} is {getattr(self, name)!r}; expected {expected}"
-            for name, (is_right, expected) in rules.items()
-            if not is_right
-        ]
+        wrong = []
+        for field in dataclasses.fields(self):
+            value: Any = getattr(self, field.name)
+            least, most, expected = _RULES[field.name]
+            kind = numbers.Real if field.type == "float" else numbers.Integral
+            if not isinstance(value, kind) or not least <= value <= most:  # type: ignore[operator]
+                wrong.append(f"{field.name} is {value!r}; expected {expected}")
         if wrong:
             raise ValueError("; ".join(wrong))
 
@@ -159,7 +166,11 @@ class Generator:
             raise ValueError("the prompt is empty; expected a text or messages of a chat")
         is_text = isinstance(prompt, str)
         text = prompt if is_text else self.chat(prompt)  # type: ignore[arg-type]
-        return list(self.tokenizer.encode(text, add_special_tokens=is_text).ids)
+        try:
+            text.encode()  # type: ignore[union-attr]
+            return list(self.tokenizer.encode(text, add_special_tokens=is_text).ids)
+        except Exception as error:  # the package's have no class of their own
+            raise ValueError(f"the prompt cannot be split into tokens: {error}") from error
 
     def chat(self, messages: Messages) -> str:
         """A chat as the model was trained on it, up to the beginning of the answer.
@@ -219,12 +230,13 @@ class Generator:
         Raises:
           ValueError: the prompt is empty or too long, or a setting is out of range.
         """
-        known = isinstance(prompt, Sequence) and bool(prompt) and isinstance(prompt[0], int)
-        ids: list[int] = list(prompt) if known else self.ids(prompt)  # type: ignore[arg-type]
+        is_chat = isinstance(prompt, Sequence) and all(isinstance(m, Mapping) for m in prompt)
+        is_text = isinstance(prompt, str) or is_chat
+        ids = self.ids(prompt) if is_text else _integers(prompt)  # type: ignore[arg-type]
         steps = self.tokens([ids], max_new_tokens=max_new_tokens, **settings)
         stops = [stop] if isinstance(stop, str) else list(stop)
-        if not all(stops):
-            raise ValueError("stop: found an empty string, which is everywhere")
+        if not all(isinstance(text, str) and text for text in stops):
+            raise ValueError(f"stop: found {stop!r}; expected strings that are not empty")
         most = self.max_length if max_new_tokens is None else max_new_tokens
         most = min(most, self.max_length - len(ids))
         return Answer(steps, self._pieces(ids), stops, on_token, len(ids), most)
@@ -259,8 +271,9 @@ class Generator:
                 " program was exported with"
             )
         most = self.max_length if max_new_tokens is None else max_new_tokens
-        if most < 0:
-            raise ValueError(f"max_new_tokens is {most}; expected 0 or more")
+        if not isinstance(most, numbers.Integral) or most < 0:
+            raise ValueError(f"max_new_tokens is {most!r}; expected an integer from 0 on")
+        prompts = list(map(_integers, prompts))
         for ids in prompts:
             if not ids:
                 raise ValueError("the prompt is empty; expected at least one token")
@@ -355,10 +368,28 @@ class Answer(Iterator[str]):
             yield held
 
 
+def _integers(ids: Any) -> list[int]:
+    try:
+        if isinstance(ids, bytes | bytearray):
+            raise TypeError("a text is a str")
+        return list(map(operator.index, ids))
+    except TypeError as error:
+        raise ValueError(
+            f"the prompt is of {type(ids).__name__} ({error}); expected a text, messages of a chat,"
+            " or ids of tokens"
+        ) from error
+
+
 def _beginning(text: str, stops: Sequence[str]) -> int:
     """The length of the longest end of `text` with which a stop string begins."""
     return max(
-        (n for stop in stops for n in range(1, len(stop)) if text.endswith(stop[:n])), default=0
+        (
+            n
+            for stop in stops
+            for n in range(1, min(len(stop), len(text) + 1))
+            if text.endswith(stop[:n])
+        ),
+        default=0,
     )
 
 

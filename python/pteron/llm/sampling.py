@@ -89,9 +89,10 @@ def _sampled(
     seed: torch.Tensor,
 ) -> torch.Tensor:
     greedy = (temperature == 0)[:, None]
-    x = logits / torch.where(greedy, 1.0, temperature[:, None])
-    # Relative to the maximum, for the precision of probabilities and thresholds near it.
-    x = x - x.amax(-1, keepdim=True)
+    # Relative to the maximum, for the precision of probabilities and thresholds near it; so no
+    # temperature makes infinities of logits.
+    x = logits - logits.amax(-1, keepdim=True)
+    x = x / torch.where(greedy, 1.0, temperature[:, None])
     low = x.amin(-1).clamp(min=_NEVER)
     count = torch.where(top_k > 0, top_k, x.shape[-1])[:, None]
     by_k = _largest(low, lambda t: (x[:, None] >= t).float().sum(-1) >= count)  # exact to 2^24

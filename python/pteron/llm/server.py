@@ -20,7 +20,7 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
@@ -50,6 +50,7 @@ _SETTINGS = {
     "repetition_penalty": float,
     "seed": int,
 }
+_TYPES = (("stream", bool, "true or false"), ("stream_options", dict, "an object"))
 _KINDS = {413: "request_too_large", 429: "rate_limit_error", 500: "server_error"}
 
 
@@ -109,7 +110,13 @@ def application(generator: Generator, name: str, limits: Limits | None = None) -
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     found = f"{request.method} {request.url.path}: {error.detail}"
-    return RequestError(error.status_code, found).response()
+    response = RequestError(error.status_code, found).response()
+    response.headers.update(error.headers or {})
+    return response
+
+
+async def _left(request: Request, error: Exception) -> Response:
+    return Response(status_code=499)  # for the log; the client left while it sent the request
 
 
 async def _server_error(request: Request, error: Exception) -> Response:
@@ -145,7 +152,11 @@ class ModelService:
                 Route("/v1/models/{name:path}", self._one_model),
                 *routes,
             ],
-            exception_handlers={HTTPException: _http_error, Exception: _server_error},
+            exception_handlers={
+                HTTPException: _http_error,
+                ClientDisconnect: _left,
+                Exception: _server_error,
+            },
         )
 
     def check_model(self, name: Any) -> None:
@@ -159,6 +170,25 @@ class ModelService:
         if self._waiting + more > self._limits.queue + free:
             message = f"{self._waiting} requests wait already; try again later"
             raise RequestError(429, message, code="queue_full")
+
+    def limited(self, request: Request) -> Request:
+        """The request; RequestError if its body has, or will have, more bytes than it may."""
+        found = 0
+
+        def check(length: int) -> None:
+            if length > self._limits.body:
+                raise RequestError(413, f"the request has more than {self._limits.body} bytes")
+
+        async def receive() -> Any:
+            nonlocal found
+            message = await request.receive()
+            found += len(message.get("body", b""))
+            check(found)
+            return message
+
+        check(int(request.headers.get("content-length", 0)))
+
+        return Request(request.scope, receive)
 
     async def _health(self, request: Request) -> Response:
         return JSONResponse({"status": "ok", "running": self._running, "waiting": self._waiting})
@@ -204,19 +234,16 @@ class _Service(ModelService):
             return error.response()
 
     async def _fields(self, request: Request) -> dict[str, Any]:
-        body = bytearray()
-        async for part in request.stream():
-            body += part
-            if len(body) > self._limits.body:
-                raise RequestError(413, f"the request has more than {self._limits.body} bytes")
+        body = await self.limited(request).body()
         try:
             fields = json.loads(body)
         except (ValueError, RecursionError) as error:
             raise RequestError(400, f"the request is no JSON: {error}") from error
         if not isinstance(fields, dict):
             raise RequestError(400, "expected an object of JSON")
-        if not isinstance(fields.get("stream_options") or {}, dict):
-            raise RequestError(400, "stream_options: expected an object", "stream_options")
+        for key, kind, expected in _TYPES:
+            if fields.get(key) is not None and not isinstance(fields[key], kind):
+                raise RequestError(400, f"{key}: expected {expected}", key)
         self.check_model(fields.get("model", self._name))
         for key, harmless in _REFUSED.items():
             value = fields.get(key)
@@ -233,8 +260,8 @@ class _Service(ModelService):
             if fields.get(key) is not None:
                 settings[key] = _number(fields, key, kind)
         count = _number(fields, "n", int) if fields.get("n") is not None else 1
-        stop = fields.get("stop") or []
-        stop = [stop] if isinstance(stop, str) else stop
+        stop = fields.get("stop")
+        stop = [] if stop in (None, "") else [stop] if isinstance(stop, str) else stop
         if not isinstance(stop, list) or not all(isinstance(text, str) for text in stop):
             raise RequestError(400, "stop: expected a string or a list of strings", "stop")
 

@@ -137,11 +137,15 @@ def test_a_small_file_of_long_silence(client: openai.OpenAI) -> None:
 
 def test_what_is_no_request(client: openai.OpenAI) -> None:
     multipart = {"Content-Type": "multipart/form-data; boundary=x"}
+    head = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\n'
+    chunks = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in (head, bytes(3000001)))
     for body, headers, status, message in (
         (b"{}", {"Content-Length": "2"}, 400, "file: expected an audio file"),
         (b"no parts", {"Content-Length": "8", **multipart}, 400, "POST /v1/audio/transcriptions"),
         (b"", {"Content-Length": "3000001", **multipart}, 413, "more than 3000000 bytes"),
-        (b"0\r\n\r\n", {"Transfer-Encoding": "chunked"}, 411, "no Content-Length"),
+        (b"0\r\n\r\n", {"Transfer-Encoding": "chunked"}, 400, "file: expected an audio file"),
+        (chunks, {"Transfer-Encoding": "chunked", **multipart}, 413, "more than 3000000 bytes"),
+        (chunks, {"Content-Length": "9", "Transfer-Encoding": "chunked", **multipart}, 413, ""),
     ):
         connection = http.client.HTTPConnection(client.base_url.host, client.base_url.port)
         connection.request("POST", "/v1/audio/transcriptions", body, headers)

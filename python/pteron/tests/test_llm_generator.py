@@ -6,9 +6,11 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import transformers
@@ -171,20 +173,44 @@ def test_a_chat(generator: Any) -> None:
         ([], {}, "the prompt is empty"),
         ("x" * 256, {}, "has 256 tokens; expected less than 256"),
         ([300], {}, "outside of the vocabulary, 0 to 257"),
-        ("x", {"temperature": -0.1}, "temperature is -0.1; expected 0 or more"),
+        (b"Once", {}, "the prompt is of bytes"),
+        ([1.5], {}, "expected a text, messages of a chat, or ids"),
+        ([1, "a"], {}, "expected a text, messages of a chat, or ids"),
+        (5, {}, "expected a text, messages of a chat, or ids"),
+        ("a\ud800", {}, "cannot be split into tokens: .*surrogates not allowed"),
+        ("x", {"temperature": -0.1}, "temperature is -0.1; expected a number from 0"),
+        ("x", {"temperature": "1"}, "temperature is '1'; expected a number"),
+        ("x", {"top_k": 2.5, "seed": 1.5}, "top_k is 2.5; expected an integer .*seed is 1.5"),
+        ("x", {"seed": 1 << 63}, "from 0 to 9223372036854775807"),
         ("x", {"temperature": float("nan")}, "temperature is nan; expected"),
         ("x", {"top_p": 1.1, "top_k": -1}, "top_k is -1.*; top_p is 1.1"),
-        ("x", {"top_p": 0.0}, "top_p is 0.0; expected more than 0, at most 1"),
+        ("x", {"top_p": 0.0}, "top_p is 0.0; expected a number more than 0, at most 1"),
         ("x", {"min_p": 2.0}, "min_p is 2.0"),
         ("x", {"repetition_penalty": 0.0}, "repetition_penalty is 0.0"),
+        ("x", {"repetition_penalty": 1e-40}, "expected a number from 1e-6 to 1e6"),
         ("x", {"seed": -1}, "seed is -1"),
         ("x", {"max_new_tokens": -1}, "max_new_tokens is -1"),
-        ("x", {"stop": ["a", ""]}, "an empty string"),
+        ("x", {"max_new_tokens": 1.5}, "max_new_tokens is 1.5; expected an integer"),
+        ("x", {"stop": ["a", ""]}, "expected strings that are not empty"),
+        ("x", {"stop": b"a"}, "expected strings that are not empty"),
     ],
 )
 def test_an_error(generator: Any, prompt: Any, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         generator(prompt, **settings)
+
+
+def test_ids_of_any_integers(generator: Any) -> None:
+    ids = generator.ids("Once there")
+    for prompt in (tuple(ids), np.array(ids), list(map(np.int32, ids)), torch.tensor(ids)):
+        assert "".join(generator(prompt)) == TEXT.removeprefix("Once there")
+    assert next(generator.tokens([np.array(ids)], max_new_tokens=np.int64(1))) == generator.ids(" ")
+
+
+def test_a_stop_string_of_any_length_takes_no_time(generator: Any) -> None:
+    begin = time.monotonic()
+    assert "".join(generator("Once there", stop=" " * 1_000_000)) == TEXT.removeprefix("Once there")
+    assert time.monotonic() - begin < 5
 
 
 def test_too_many_prompts(generator: Any) -> None:
@@ -202,7 +228,7 @@ def test_the_command_line(path: Path, capfd: pytest.CaptureFixture[str]) -> None
     assert captured.out == TEXT.removeprefix("Once there").partition("one after")[0] + "\n"
     assert "tokens; the first after" in captured.err
     assert main(["pteron", "generate", str(path), "Once there", "--chat", "--json", "--stop="]) == 2
-    assert "an empty string" in capfd.readouterr().err
+    assert "strings that are not empty" in capfd.readouterr().err
     assert main(["pteron", "generate", str(path), "Once", "--top-p=7", "--nojson"]) == 2
     assert "top_p is 7.0; expected" in capfd.readouterr().err
 
@@ -218,7 +244,7 @@ def test_the_runner_in_cpp_generates_the_same(path: Path, generator: Any) -> Non
             done = run(temperature, seed, *ids)
             assert done.returncode == 0, done.stderr
             assert list(map(int, done.stdout.split())) == [token for (token,) in steps]
-    assert run(-1, 0, 5).stderr == b"temperature is -1; expected 0 or more\n"
+    assert run(-1, 0, 5).stderr == b"temperature is -1; expected 0 to 1e30\n"
     assert b"has 256 tokens; expected less than 256" in run(0, 0, *[5] * 256).stderr
     assert b"the id 300; expected 0 to 257" in run(0, 0, 300).stderr
     assert run("O").stdout == re.sub(rb"[^!-~]", b"?", TEXT.encode()[:31])

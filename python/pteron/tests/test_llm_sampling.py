@@ -81,6 +81,9 @@ def _inputs(settings: dict[str, Any]) -> list[torch.Tensor]:
         {"top_p": 1e-6},
         {"min_p": 0.2},
         {"repetition_penalty": 1.8},
+        {"repetition_penalty": 1e-6},
+        {"repetition_penalty": 1e6},
+        {"temperature": 1e30},
         {"temperature": 0.8, "top_k": 12, "top_p": 0.9, "min_p": 0.05, "repetition_penalty": 1.2},
     ],
 )
@@ -107,6 +110,12 @@ def test_a_temperature_of_zero_takes_the_largest(program: Any) -> None:
     (tokens,) = program.execute([_logits(), *_inputs(settings)])
     penalized = _PROCESSORS["repetition_penalty"](1.3)(torch.tensor([_SEEN]), _logits())
     assert tokens.unique().tolist() == [penalized.argmax()]
+
+
+@pytest.mark.parametrize("temperature", [1e-30, 1e-38, 1e-42, 1e-50])
+def test_the_lowest_temperatures_take_the_largest(program: Any, temperature: float) -> None:
+    (tokens,) = program.execute([_logits(), *_inputs({"temperature": temperature})])
+    assert tokens.unique().tolist() == [_logits().argmax()]
 
 
 def test_a_seed_decides(program: Any) -> None:

@@ -5,6 +5,7 @@ import contextlib
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -199,11 +200,13 @@ def test_models_and_health(client: openai.OpenAI) -> None:
         ({"prompt": [5000]}, "outside of the vocabulary", None, None),
         ({"prompt": "x" * 256}, "expected less than 256", None, "context_length_exceeded"),
         ({"prompt": "x" * 151}, "expected at most 150", None, "context_length_exceeded"),
-        ({"temperature": -1}, "temperature is -1.0; expected 0 or more", None, None),
+        ({"temperature": -1}, "temperature is -1.0; expected a number from 0", None, None),
         ({"temperature": "hot"}, "found 'hot'; expected a number", "temperature", None),
         ({"seed": 0.5}, "found 0.5; expected a number", "seed", None),
         ({"max_tokens": -3}, "max_new_tokens is -3", None, None),
-        ({"stop": [""]}, "an empty string", None, None),
+        ({"stop": [""]}, "expected strings that are not empty", None, None),
+        ({"stop": False}, "expected a string or a list", "stop", None),
+        ({"stream": "false"}, "stream: expected true or false", "stream", None),
         ({"stop": [1]}, "expected a string or a list", "stop", None),
         ({"n": 0}, "found 0 answers; expected 1 to 64", "n", None),
         ({"n": 65}, "found 65 answers; expected 1 to 64", "n", None),
@@ -244,6 +247,14 @@ def test_what_is_no_request(client: openai.OpenAI) -> None:
         ("v1/completions", b'{"prompt": "x", "seed": NaN}', 400, "expected a number"),
         ("v1/completions", b'{"prompt": "x", "top_p": 1%s}' % (b"0" * 400), 400, "a number"),
         ("v1/completions", b'{"prompt": "x", "stream_options": [1]}', 400, "expected an object"),
+        ("v1/completions", b'{"prompt": "x", "stream": 1}', 400, "expected true or false"),
+        ("v1/completions", rb'{"prompt": "\ud800"}', 400, "cannot be split into tokens"),
+        (
+            "v1/chat/completions",
+            rb'{"messages": [{"role": "user", "content": "\udc80"}]}',
+            400,
+            "tokens",
+        ),
         ("v1/completions", b"x" * 20001, 413, "more than 20000 bytes"),
         ("v1/completions", None, 405, "GET /v1/completions: Method Not Allowed"),
         ("v1/embeddings", b"{}", 404, "POST /v1/embeddings: Not Found"),
@@ -315,6 +326,20 @@ def test_who_leaves_cancels(slow: tuple[Slow, openai.OpenAI]) -> None:
         client.with_options(timeout=0.5).completions.create(model="slow", prompt="x")
     _until(lambda: generator.closed == 2)
     _until(lambda: _get(client, "health")[1]["running"] == 0)
+
+
+def test_who_leaves_within_a_request_is_no_error(
+    slow: tuple[Slow, openai.OpenAI], caplog: pytest.LogCaptureFixture
+) -> None:
+    _, client = slow
+    for head in (b"Content-Length: 100", b"Transfer-Encoding: chunked"):
+        address = (str(client.base_url.host), client.base_url.port)
+        with socket.create_connection(address) as connection:
+            connection.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\n%s\r\n\r\n" % head)
+            time.sleep(0.1)
+    time.sleep(0.1)
+    assert _get(client, "health")[0] == 200
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 def test_a_queue_that_is_full(slow: tuple[Slow, openai.OpenAI]) -> None:
