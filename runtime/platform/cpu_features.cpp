@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <set>
 #include <string>
 
@@ -25,12 +26,50 @@ const std::vector<IsaLevel>& isa_levels() {
   return *levels;
 }
 
+using Features = std::set<std::string, std::less<>>;
+
+// What the compiler's probe tells of those that code may need.
+Features probed_features() {
+  Features features;
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  const bool has_level[] = {
+      __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt"),
+      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2") &&
+          __builtin_cpu_supports("fma"),
+      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
+          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"),
+  };
+  for (size_t i = 0; i < std::size(has_level) && has_level[i]; ++i) {
+    features.insert(isa_levels()[i].features.begin(), isa_levels()[i].features.end());
+  }
+  if (__builtin_cpu_supports("avx512vnni")) features.emplace("avx512_vnni");
+  if (__builtin_cpu_supports("avx512bf16")) features.emplace("avx512_bf16");
+#endif
+  return features;
+}
+
+const Features& machine_features() {
+  static Once<Features> features;
+  return features.get([] { return read_cpu_features("/proc/cpuinfo"); });
+}
+
+void add_missing(const std::vector<std::string_view>& features, std::string* missing) {
+  for (const std::string_view feature : features) {
+    if (cpu_has_feature(feature)) continue;
+    if (!missing->empty()) *missing += ", ";
+    missing->append(feature);
+  }
+}
+
+}  // namespace
+
 // The words of the first "flags" line (x86) or "Features" line (Arm): features that the kernel
 // enables, which may be fewer than cpuid reports.
-std::set<std::string, std::less<>> read_features() {
-  std::set<std::string, std::less<>> features;
-  std::FILE* const file = std::fopen("/proc/cpuinfo", "re");
-  if (!file) return features;
+std::set<std::string, std::less<>> read_cpu_features(const char* path) {
+  Features features;
+  std::FILE* const file = std::fopen(path, "re");
+  if (!file) return probed_features();
   char* line = nullptr;
   size_t capacity = 0;
   while (getline(&line, &capacity, file) > 0) {
@@ -51,21 +90,6 @@ std::set<std::string, std::less<>> read_features() {
   std::fclose(file);
   return features;
 }
-
-const std::set<std::string, std::less<>>& machine_features() {
-  static Once<std::set<std::string, std::less<>>> features;
-  return features.get(read_features);
-}
-
-void add_missing(const std::vector<std::string_view>& features, std::string* missing) {
-  for (const std::string_view feature : features) {
-    if (cpu_has_feature(feature)) continue;
-    if (!missing->empty()) *missing += ", ";
-    missing->append(feature);
-  }
-}
-
-}  // namespace
 
 bool cpu_has_feature(std::string_view feature) { return machine_features().count(feature) > 0; }
 

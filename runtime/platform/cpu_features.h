@@ -7,6 +7,9 @@
 // machine once.
 #pragma once
 
+#include <functional>
+#include <set>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -15,6 +18,10 @@
 namespace pteron {
 
 bool cpu_has_feature(std::string_view feature);
+
+// The features in a file as /proc/cpuinfo. Without the file (a chroot has none) those of the levels
+// that the processor has, and of AVX-512.
+std::set<std::string, std::less<>> read_cpu_features(const char* path);
 
 // The highest psABI level of this machine: "x86-64-v3". "x86-64" if below v2, empty on another
 // architecture.

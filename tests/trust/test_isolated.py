@@ -145,6 +145,16 @@ def test_an_ordinary_program_gives_equal_bytes(program: Path, tmp_path: Path) ->
     assert len(results[0]) == 2
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "<&- >&-"])
+def test_descriptors_that_were_closed(program: Path, tmp_path: Path, closed: str) -> None:
+    code = "import sys; from pteron.command.main import main; sys.exit(main(sys.argv))"
+    output = tmp_path / "outputs.npz"
+    options = ["-i", str(program.parent / "inputs.npz"), "-o", str(output)]
+    command = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-c", code, "run"]
+    subprocess.run([*command, str(program), "--isolated", *options], check=True)
+    assert len(np.load(output)) == 2
+
+
 class Bfloat16(torch.nn.Linear):
     """Asks the system for AMX, where the processor has it."""
 

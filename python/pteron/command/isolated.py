@@ -70,13 +70,13 @@ def run(
 def _child(work: Callable[[], Sequence[Any]], pipe: int, memory: int) -> None:
     """Ends the process: with 0 after the arrays, with 1 after the text of an error."""
     try:
-        null = os.open(os.devnull, os.O_RDWR)
-        for descriptor in range(3):
-            os.dup2(null, descriptor)
-        os.dup2(pipe, 3)
-        os.closerange(4, os.sysconf("SC_OPEN_MAX"))
+        os.dup2(pipe, 3)  # before what may have its number, if stdin or stdout was closed
         with open(3, "wb") as stream:
             try:
+                null = os.open(os.devnull, os.O_RDWR)
+                for descriptor in range(3):
+                    os.dup2(null, descriptor)
+                os.closerange(4, os.sysconf("SC_OPEN_MAX"))
                 _native.isolate(memory)
                 outputs = io.BytesIO()
                 for value in work():
@@ -84,7 +84,7 @@ def _child(work: Callable[[], Sequence[Any]], pipe: int, memory: int) -> None:
                 stream.write(outputs.getbuffer())
                 code = 0
             except BaseException as error:
-                stream.write(f"{type(error).__name__}: {error}".encode())
+                stream.write(f"{type(error).__name__}: {error}".encode(errors="replace"))
                 code = 1
     except BaseException:
         code = 2

@@ -64,26 +64,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv[1:2] == ["help"] and argv[2:]:
         argv = [argv[0], argv[2], "--help"]  # like git
     name = argv[1] if len(argv) > 1 else "--help"
-    if name in ("--help", "-h", "help"):
-        print(_help())
-        return _DONE
-    if name in ("--version", "version"):
-        print(_version())
-        return _DONE
-    if name not in COMMANDS:
-        print(f"pteron: {nearest('command', name, COMMANDS)}", file=sys.stderr)
-        return _USAGE
-    # Warnings for maintainers of our dependencies, which users cannot act on.
-    warnings.simplefilter("ignore", FutureWarning)
-    warnings.simplefilter("ignore", DeprecationWarning)
-    command = importlib.import_module(f"pteron.command.{name.replace('-', '_')}")
-    command.FLAGS.set_gnu_getopt()
     try:
-        positional = command.FLAGS(["pteron", *argv[2:]])[1:]
-        if command.FLAGS.help:
-            print(help_of(command))
-            return _DONE
-        return _DONE if command.run(positional) else _DIFFERS
+        code = _run(name, argv[2:])
+        if sys.stdout is not None:
+            sys.stdout.flush()  # raises here what it would when the interpreter ends
+        return code
     except KeyboardInterrupt:
         print(f"pteron {name}: interrupted", file=sys.stderr)
         return 128 + signal.SIGINT
@@ -91,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"pteron {name}: {error}\nhelp: pteron {name} --help", file=sys.stderr)
         return _USAGE
     except BrokenPipeError:  # of `pteron inspect model.pte | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return _DONE
     except ImportError as error:
         if error.name in _EXTRAS:
@@ -107,11 +92,44 @@ def main(argv: Sequence[str] | None = None) -> int:
     except CannotRunHere as error:
         print(f"pteron {name}: {error}", file=sys.stderr)
         return NOT_RUN
-    except (OSError, RuntimeError, ValueError) as error:
-        if command.FLAGS.traceback:
+    except (MemoryError, OSError, RuntimeError, ValueError) as error:
+        if "--traceback" in argv:
             traceback.print_exc()
-        print(f"pteron {name}: {error}", file=sys.stderr)
+        print(f"pteron {name}: {error or 'out of memory'}", file=sys.stderr)
+        if isinstance(error, OSError):
+            _drop_output()  # which may be what failed
         return _DIFFERS if type(error).__name__ == "VerificationError" else _FAILED
+
+
+def _run(name: str, arguments: list[str]) -> int:
+    if name in ("--help", "-h", "help"):
+        print(_help())
+        return _DONE
+    if name in ("--version", "version"):
+        print(_version())
+        return _DONE
+    if name not in COMMANDS:
+        print(f"pteron: {nearest('command', name, COMMANDS)}", file=sys.stderr)
+        return _USAGE
+    # Warnings for maintainers of our dependencies, which users cannot act on.
+    warnings.simplefilter("ignore", FutureWarning)
+    warnings.simplefilter("ignore", DeprecationWarning)
+    command = importlib.import_module(f"pteron.command.{name.replace('-', '_')}")
+    command.FLAGS.set_gnu_getopt()
+    positional = command.FLAGS(["pteron", *arguments])[1:]
+    if command.FLAGS.help:
+        print(help_of(command))
+        return _DONE
+    return _DONE if command.run(positional) else _DIFFERS
+
+
+def _drop_output() -> None:
+    """What stdout still holds and cannot write is no error of the interpreter's end."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _leave(number: int, frame: object) -> None:

@@ -43,8 +43,13 @@ def define_flags(flag_values: Flags, name: str = "data") -> None:
 def files_of(name: str, data: list[str], flag: str = "data") -> list[Path]:
     """The program and its data, which `flag` names. UsageError if a file is missing."""
     path = Path(name)
-    if path.is_dir():
+    if name and path.is_dir():
         raise UsageError(f"{name!r} is a folder; expected a program file in it, as model.pte")
+    if name and path.exists() and not path.is_file():
+        raise UsageError(
+            f"{name!r} is a pipe or device; expected a file, which memory is mapped to.\n"
+            f"try:  cat {name} > model.pte"
+        )
     if not path.is_file():
         raise UsageError(
             nearest("file", name, sorted(str(p) for p in path.parent.glob("*.pte") if p.is_file()))

@@ -16,10 +16,12 @@ from pteron.command.usage import Flags, UsageError, nearest
 from pteron.runtime import MethodMeta, ScalarMeta, TensorInfo
 from pteron.runtime.python.scalar_type import NUMPY_NAMES
 
-_SCALARS: dict[str, Callable[[str], Any]] = {
-    "Int": int,
-    "Double": float,
-    "Bool": lambda text: text == "true",
+_BOOLS = {"true": True, "false": False}
+#: Functions of the text, and what is expected.
+_SCALARS: dict[str, tuple[Callable[[str], Any], str]] = {
+    "Int": (int, "an integer"),
+    "Double": (float, "a number"),
+    "Bool": (lambda text: _BOOLS[text.lower()], "true or false"),
 }
 _IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
 _IMAGE = re.compile(rf"(.*?(?:{'|'.join(map(re.escape, _IMAGES))}))(?::(.*))?", re.I | re.S)
@@ -122,17 +124,19 @@ class _Source:
         if isinstance(about, ScalarMeta):
             if text in ("random", "zeros"):
                 return about.value if about.value is not None else 1
-            return _SCALARS[about.kind](text)
+            parse, expected = _SCALARS[about.kind]
+            try:
+                return parse(text)
+            except (ValueError, KeyError) as error:
+                raise UsageError(f"found {text!r}; expected {expected}") from error
         if word in ("random", "zeros"):
             if more and not all(size.isdigit() for size in more.split(",")):
                 raise UsageError(f"found {text!r}; expected sizes, as {word}:2,16")
             sizes = tuple(map(int, more.split(","))) if more else about.sizes()
             drawn = self._random(sizes, about, name) if word == "random" else np.zeros(sizes)
             return _cast(drawn, about)
-        try:
-            return _cast(np.full(about.sizes(), float(text)), about)
-        except ValueError:
-            pass
+        if (number := _number(text)) is not None:
+            return _filled(number, about)
         if image := _IMAGE.fullmatch(text):
             return _cast(_image(Path(image[1]), image[2] or "", about, self._known.image), about)
         path, _, key = text.rpartition(":")
@@ -155,6 +159,34 @@ class _Source:
         if dtype in ("Char", "Short", "Int"):  # values of which the model converts
             greatest = min(greatest, int(np.iinfo(NUMPY_NAMES[dtype]).max))
         return self._generator.integers(least, greatest, sizes, endpoint=True)
+
+
+def _number(text: str) -> bool | int | float | None:
+    if text.lower() in _BOOLS:
+        return _BOOLS[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return None
+
+
+def _filled(number: float, about: TensorInfo) -> Any:
+    """An input whose elements are all one number. UsageError if its dtype has no such one."""
+    name = about.dtype().name
+    kind = np.dtype(NUMPY_NAMES.get(name, "float32"))
+    fits = number in (0, 1)
+    if kind.kind in "iu":
+        limits = np.iinfo(kind)
+        fits = limits.min <= number <= limits.max and number == int(number)
+    elif kind.kind in "fc":
+        size = abs(number)
+        fits = not size < math.inf or size <= float(np.finfo(kind).max)
+    if not fits:
+        raise UsageError(f"found {number}, which {name} does not have; expected another number")
+    exact = kind if kind.kind in "iu" else np.float64
+    return _cast(np.full(about.sizes(), number, exact), about)
 
 
 def _cast(array: Any, about: TensorInfo) -> Any:

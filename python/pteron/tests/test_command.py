@@ -73,6 +73,14 @@ def text():
     dtypes = torch.int32, torch.int64, torch.int8
     return Text(), tuple(torch.zeros(2, 64, dtype=dtype) for dtype in dtypes)
 
+class Scalars(nn.Module):
+    def forward(self, flag: bool, n: int, large, truth, byte, half):
+        return large + n if flag else large - n, truth | False, byte + 0, half + 0
+
+def scalars():
+    dtypes = torch.int64, torch.bool, torch.uint8, torch.float16
+    return Scalars(), (False, 3, *(torch.zeros(2, dtype=dtype) for dtype in dtypes))
+
 class Images(nn.Module):
     def forward(self, first, last, gray, bytes, many):
         return first + 0, last + 0, gray + 0, bytes + 0, many + 0
@@ -287,6 +295,31 @@ def test_random_integers_are_those_that_the_model_takes(pteron, folder):
     assert (code, err) == (0, "")
 
 
+def test_numbers_are_those_that_are_given(pteron, folder):
+    assert pteron("export", "net.py:scalars", "-o", "scalars.pte")[0] == 0
+
+    def run(**inputs):
+        given = [f"--input={name}={text}" for name, text in inputs.items()]
+        code, out, err = pteron("run", "scalars.pte", "--input", "zeros", *given, "-o", "y.npz")
+        return (err.partition(": found ")[2], None) if code else (0, [*np.load("y.npz").values()])
+
+    code, found = run(flag="False", large=2**53 + 4, truth="True", byte=255, half="-inf")
+    assert code == 0
+    assert [array[0] for array in found] == [2**53 + 1, True, 255, -np.inf]
+    assert np.isnan(run(half="nan")[1][3]).all()
+    for name, texts in {
+        "flag": ("1", "yes", ""),
+        "n": ("2.5", "0x3", "nan"),
+        "large": ("3.7", "nan", "-inf", "1e30", str(2**63), "9" * 400),
+        "truth": ("2", "0.5", "-1", "nan"),
+        "byte": ("256", "-1", "1.5", "inf"),
+        "half": ("1e5", "-65536", "9" * 400),
+    }.items():
+        for text in texts:
+            assert run(**{name: text})[0].partition("; expected ")[2], (name, text)
+    assert "flag" in pteron("run", "scalars.pte", "--input", "zeros", "--input=flag=TRUE")[2]
+
+
 def test_images(pteron, folder):
     pixels = np.random.default_rng(0).integers(0, 256, (4, 6, 3), np.uint8)
     Image.fromarray(pixels).save(folder / "cat.png")
@@ -418,6 +451,8 @@ OUTPUT = ("-o", "bad.pte")
         (["export", "net.py:swapped", *OUTPUT], 1, ["found a tuple", "try:  the module first"]),
         (["export", "net.py:build", "-o", "folder.pte"], 1, ["it is a folder", "try: "]),
         (["inspect", "folder.pte"], 2, ["'folder.pte' is a folder"]),
+        (["inspect", ""], 2, ["there is no file ''"]),
+        (["run", "/dev/null"], 2, ["'/dev/null' is a pipe or device; expected a file"]),
         (["inspect", "net.py"], 1, ["net.py: ", "try:  pteron export net.py:FUNCTION"]),
         (["run", "cut.pte"], 1, ["cut.pte: ", "truncated\ntry:  copying the file again"]),
         (["compare", "net.pte", "net.py:metal"], 1, ["takes 2 inputs", "net.py:metal 1 and 1"]),
@@ -443,6 +478,7 @@ OUTPUT = ("-o", "bad.pte")
             ["found 'rnadom'; expected NAME=VALUE, random"],
         ),
         (["run", "net.pte", "--input", "random:2,x"], 2, ["expected sizes, as random:2,16"]),
+        (["run", "net.pte", "--input", f"random:{10**12},1000"], 1, ["Unable to allocate"]),
         (["run", "net.pte", "--input", "x=text.npy"], 2, ["expected what np.save writes"]),
         (
             ["run", "net.pte", "--input", "x=x64.npy", "--input", "random"],
@@ -509,6 +545,20 @@ def test_verify_is_a_boolean_or_example(arguments, found):
     export.FLAGS(["export", *arguments])
     assert export.FLAGS.verify == found
     export.FLAGS.unparse_flags()
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["inspect", "net.pte"]])
+def test_output_that_cannot_be_written(program, arguments):
+    code = "import sys; from pteron.command.main import main; sys.exit(main())"
+    for target, expected in (("/dev/full", 1), ("", 0)):
+        read, write = os.pipe()
+        os.close(read)  # the pipe has no reader
+        with open(target, "w") if target else os.fdopen(write, "w") as output:
+            command = [sys.executable, "-c", code, *arguments]
+            done = subprocess.run(command, stdout=output, stderr=subprocess.PIPE, check=False)
+        assert done.returncode == expected
+        assert done.stderr.count(b"\n") == expected, done.stderr
+        assert (b"No space left" in done.stderr) == bool(expected)
 
 
 def test_help_needs_no_torch():

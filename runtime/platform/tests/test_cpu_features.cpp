@@ -43,6 +43,19 @@ TEST(CpuFeaturesTest, AgreesWithTheCompilersOwnProbe) {
   EXPECT_EQ(cpu_has_feature("sse4_2"), __builtin_cpu_supports("sse4.2") != 0);
 }
 
+TEST(CpuFeaturesTest, WithoutProcTheProcessorIsAsked) {
+  const auto found = read_cpu_features("/no/cpuinfo");
+  const std::string_view level = cpu_isa_level();
+  for (const std::string_view known : {"x86-64-v2", "x86-64-v3", "x86-64-v4"}) {
+    for (const std::string_view feature : features_of_isa_level(known)) {
+      EXPECT_EQ(found.count(feature) > 0, known <= level) << feature;
+    }
+  }
+  for (const std::string_view feature : {"avx512_vnni", "avx512_bf16"}) {
+    EXPECT_EQ(found.count(feature) > 0, cpu_has_feature(feature)) << feature;
+  }
+}
+
 #endif
 
 }  // namespace
