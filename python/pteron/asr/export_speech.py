@@ -70,7 +70,13 @@ def export(
     model = load_checkpoint(source, dtype, backend, "WhisperForConditionalGeneration")
     if quantize != "none":
         quantize_linear(model, quantize)
-    constants = _text_constants(model)  # raises early, too
+    try:
+        constants = _text_constants(model)  # raises early, too
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ExportError(
+            f"generation_config.json of {str(folder)!r} is not of a Whisper model"
+            f" ({type(error).__name__}: {error})"
+        ) from error
     return export_methods(
         _methods(model, extractor),
         path=path,

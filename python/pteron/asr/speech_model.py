@@ -100,7 +100,7 @@ class SpeechModel(nn.Module):
         }
         for name, tokens in ids.items():
             mask = torch.zeros(config.vocab_size, dtype=torch.bool)
-            mask[list(tokens or ())] = True
+            mask[[token for token in tokens or () if 0 <= token < len(mask)]] = True
             constant(name, mask)
         constant("text", torch.zeros(1, self._length + 1, dtype=torch.int64))
         self._own = SpeechCache(self, self._length, config.max_source_positions)

@@ -63,7 +63,7 @@ def export(
     """
     check_path(path)
     for name, value, least in (("batch", batch, 1), ("chunk", chunk, 2)):
-        if not isinstance(value, int) or value < least:
+        if type(value) is not int or value < least:
             raise ExportError(f"{name}: found {value!r}; expected an integer from {least} on")
     if quantize not in QUANTIZE:
         raise ExportError(f"quantize: found {quantize!r}; expected one of {', '.join(QUANTIZE)}")
@@ -84,6 +84,9 @@ def export(
     methods = _methods(model, batch, length, min(chunk, length), on_cpu=on_cpu)
     eos = model.generation_config.eos_token_id
     eos = config.eos_token_id if eos is None else eos
+    eos = [] if eos is None else eos if isinstance(eos, list) else [eos]
+    if not all(isinstance(token, int) for token in eos):
+        raise ExportError(f"generation_config.json: eos_token_id is {eos}; expected ids")
     return export_methods(
         methods,
         path=path,
@@ -93,7 +96,7 @@ def export(
             "get_max_batch_size": batch,
             "get_vocab_size": config.vocab_size,
             "get_bos_id": config.bos_token_id,
-            "get_eos_ids": [] if eos is None else eos if isinstance(eos, list) else [eos],
+            "get_eos_ids": eos,
             "use_kv_cache": True,
             "enable_dynamic_shape": True,
             "tokenizer": tokenizer,
@@ -112,11 +115,11 @@ def export(
 
 
 def read_text(folder: Path, name: str) -> str:
-    """A text file of the checkpoint, JSON if its name says so."""
+    """A text file of the checkpoint, an object of JSON if its name says so."""
     try:
         text = (folder / name).read_text("utf-8")
-        if name.endswith(".json"):
-            json.loads(text)
+        if name.endswith(".json") and not isinstance(json.loads(text), dict):
+            raise ValueError("it has no object of JSON")
         return text
     except (OSError, ValueError) as error:
         found = ", ".join(sorted(p.name for p in folder.glob("*"))[:20]) or "nothing"
@@ -144,22 +147,28 @@ def _chat_template(folder: Path) -> dict[str, Any]:
     """The template and the special tokens that it may name; empty without one."""
     has_config = (folder / "tokenizer_config.json").exists()
     known = json.loads(read_text(folder, "tokenizer_config.json")) if has_config else {}
-    template = known.get("chat_template")
-    if isinstance(template, list):  # several with names
-        template = {item["name"]: item["template"] for item in template}.get("default")
-    if (folder / "chat_template.jinja").exists():
-        template = read_text(folder, "chat_template.jinja")
-    if not template:
-        return {}
-    tokens = {key: value for key, value in known.items() if key.endswith("_token")}
-    return {
-        "template": template,
-        **{
+    try:
+        template = known.get("chat_template")
+        if isinstance(template, list):  # several with names
+            template = {item["name"]: item["template"] for item in template}.get("default")
+        if (folder / "chat_template.jinja").exists():
+            template = read_text(folder, "chat_template.jinja")
+        if not template:
+            return {}
+        tokens = {key: value for key, value in known.items() if key.endswith("_token")}
+        texts = {
             key: value["content"] if isinstance(value, dict) else value
             for key, value in tokens.items()
             if isinstance(value, str | dict)
-        },
-    }
+        }
+        if not all(isinstance(text, str) for text in (template, *texts.values())):
+            raise TypeError("a chat template or a token is no text")
+    except (KeyError, TypeError) as error:
+        raise ExportError(
+            f"tokenizer_config.json of {str(folder)!r} is not what a tokenizer's save_pretrained()"
+            f" writes ({type(error).__name__}: {error})"
+        ) from error
+    return {"template": template, **texts}
 
 
 def _transformers() -> Any:
@@ -180,12 +189,18 @@ def load_checkpoint(
     chosen = backend if isinstance(backend, list | tuple) else [backend]
     if dtype != "auto" and not isinstance(getattr(torch, dtype, None), torch.dtype):
         raise ExportError(f"dtype: found {dtype!r}; expected auto, float32, bfloat16 or float16")
+    if (folder / "generation_config.json").exists():
+        read_text(folder, "generation_config.json")  # which transformers passes over if damaged
     logging = transformers.utils.logging
     shows = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
-        model = getattr(transformers, auto).from_pretrained(
-            folder, local_files_only=True, use_safetensors=True, dtype=dtype
+        model, found = getattr(transformers, auto).from_pretrained(
+            folder,
+            local_files_only=True,
+            use_safetensors=True,
+            dtype=dtype,
+            output_loading_info=True,
         )
     except Exception as error:  # of safetensors, too
         raise ExportError(
@@ -195,6 +210,18 @@ def load_checkpoint(
     finally:
         if shows:
             logging.enable_progress_bar()
+    if missing := sorted(found["missing_keys"]):
+        raise ExportError(
+            f"{str(folder)!r} lacks {len(missing)} weights of {type(model).__name__}, which would"
+            f" be random: {', '.join(missing[:5])}\ntry:  the files and the config.json that"
+            " model.save_pretrained(folder) wrote together"
+        )
+    quantized = getattr(model.config, "quantization_config", None)
+    if quantized is not None and getattr(model, "hf_quantizer", None) is None:
+        raise ExportError(
+            f"{str(folder)!r} has weights that are quantized ({quantized}), which transformers"
+            f" {transformers.__version__} does not know; expected weights as they were trained"
+        )
     if hasattr(model, "set_experts_implementation"):
         model.set_experts_implementation("batched_mm")  # the one without data-dependent shapes
     on_gpu = "cuda" in chosen and torch.cuda.is_available()

@@ -391,6 +391,14 @@ def test_packages_that_are_missing(
         ({"preprocessor_config.json": None}, "cannot load the feature extractor"),
         ({"model.safetensors": "x"}, "cannot load"),
         ({"generation_config.json": "{}"}, "has no eos_token_id or decoder_start_token_id"),
+        (
+            {
+                "generation_config.json": '{"eos_token_id": 1, "decoder_start_token_id": 1,'
+                ' "lang_to_id": ["x"]}'
+            },
+            "is not of a Whisper model",
+        ),
+        ({"config.json": "[]"}, "no readable config.json"),
     ],
 )
 def test_a_folder_that_cannot_be_exported(
@@ -435,6 +443,17 @@ def test_the_language_and_task_that_a_checkpoint_is_for(
     model.generation_config.language = "klingon"
     with pytest.raises(ExportError, match="has language 'klingon'"):
         _text_constants(model)
+
+
+def test_ids_outside_of_the_vocabulary_suppress_nothing() -> None:
+    """As in transformers; -1 is in generation_config.json of some checkpoints."""
+    from pteron.asr.speech_model import SpeechModel
+
+    model = speech.whisper()
+    extractor = speech.extractor(model)
+    model.generation_config.suppress_tokens = [-1, 3, model.config.vocab_size]
+    found = SpeechModel(model, extractor).suppressed
+    assert found.nonzero().flatten().tolist() == [3]
 
 
 def _runner(path: Path, samples: Any, *arguments: object) -> "subprocess.CompletedProcess[bytes]":

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 
 import pteron.llm
 from pteron.command.main import main
@@ -291,12 +292,55 @@ def test_a_file_that_is_no_tokenizer(folder: Path, tmp_path: Path) -> None:
         pteron.llm.export(tmp_path / "folder", tmp_path / "model.pte")
 
 
+def _without_weight(folder: Path) -> None:
+    index = json.loads((folder / "model.safetensors.index.json").read_text())
+    for name in set(index["weight_map"].values()):
+        tensors = load_file(folder / name)
+        tensors.pop("model.norm.weight", None)
+        save_file(tensors, folder / name, {"format": "pt"})
+
+
+def _changed(name: str, **values: Any) -> Any:
+    def change(folder: Path) -> None:
+        known = json.loads((folder / name).read_text())
+        (folder / name).write_text(json.dumps({**known, **values}))
+
+    return change
+
+
+_TOKENIZER, _GENERATION = "tokenizer_config.json", "generation_config.json"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (_without_weight, "lacks 1 weights of LlamaForCausalLM, which would be random: model.norm"),
+        (_changed("config.json", num_hidden_layers=9), "lacks .* weights of .*model.layers.2"),
+        (_changed("config.json", quantization_config={"quant_method": "x"}), "are quantized"),
+        (_changed(_GENERATION, eos_token_id="a"), "expected ids"),
+        (lambda folder: (folder / _GENERATION).write_text("{"), f"no readable {_GENERATION}"),
+        (lambda folder: (folder / _TOKENIZER).write_text("[]"), "it has no object of JSON"),
+        (_changed(_TOKENIZER, chat_template=5), "is no text"),
+        (_changed(_TOKENIZER, chat_template=[5]), "TypeError"),
+        (_changed(_TOKENIZER, chat_template=[{}]), "KeyError: 'name'"),
+        (_changed(_TOKENIZER, chat_template="x", bos_token={}), "KeyError: 'content'"),
+    ],
+)
+def test_a_damaged_checkpoint(change: Any, message: str, folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "folder")
+    (tmp_path / "folder/chat_template.jinja").unlink()
+    change(tmp_path / "folder")
+    with pytest.raises(ExportError, match=message):
+        pteron.llm.export(tmp_path / "folder", tmp_path / "model.pte")
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"quantize": "int3"}, "quantize: found 'int3'; expected one of none, int8, int4"),
         ({"max_length": 257}, "max_length: found 257; expected 2 to 256"),
         ({"batch": 0}, "batch: found 0"),
+        ({"batch": True}, "batch: found True"),
         ({"dtype": "nn"}, "dtype: found 'nn'"),
         ({"backend": "cpux"}, "there is no backend 'cpux'"),
     ],
