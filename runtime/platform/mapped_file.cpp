@@ -39,6 +39,9 @@ Error failure(const char* what, const std::string& path, int error_number) {
 }  // namespace
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
+  PTERON_CHECK_OR_RETURN(path.find('\0') == std::string::npos, Error::NotFound,
+                         "cannot open a path that goes on after %s and a NUL character",
+                         path.c_str());
   // O_NONBLOCK opens a pipe without waiting for a writer; it is rejected below.
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (file.get() < 0) return failure("open", path, errno);

@@ -8,6 +8,8 @@
 namespace pteron::asr {
 namespace {
 
+constexpr float kLargest = 1e15f;  // of samples, whose power in a window is finite in float32
+
 enum Rules : int64_t { kText, kTimes, kLanguages };
 
 Result<TensorPtr> one(int64_t value) { return make_tensor_ptr(std::vector<int64_t>{value}); }
@@ -254,8 +256,8 @@ Error AsrRunner::transcribe_tokens(const std::vector<float>& samples,
   PTERON_RETURN_IF_ERROR(load());
   PTERON_CHECK_OR_RETURN(!samples.empty(), Error::InvalidArgument, "the audio is empty");
   PTERON_CHECK_OR_RETURN(
-      std::all_of(samples.begin(), samples.end(), [](float x) { return std::isfinite(x); }),
-      Error::InvalidArgument, "the audio has samples that are infinite or NaN");
+      std::all_of(samples.begin(), samples.end(), [](float x) { return std::abs(x) <= kLargest; }),
+      Error::InvalidArgument, "the audio has samples that are NaN or too large; expected -1 to 1");
   PTERON_CHECK_OR_RETURN(has_times_ || !config.timestamps, Error::InvalidArgument,
                          "timestamps is true; the model writes none");
   is_stopped_ = false;

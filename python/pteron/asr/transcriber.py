@@ -22,6 +22,7 @@ from pteron.llm.generator import import_package, load_beside
 if TYPE_CHECKING:
     from pteron.runtime import Method
 
+_LARGEST = 1e15  # of samples, whose power in a window is finite in float32
 _METHODS = ("features", "encode", "prefill", "decode")
 _TEXT, _TIMES, _LANGUAGES = range(3)  # rules of decode
 
@@ -344,8 +345,8 @@ class Audio:
                 f"the audio has the shape {list(piece.shape)} and type {piece.dtype}; expected"
                 " samples [time] of a float type, from -1 to 1"
             )
-        if not np.isfinite(piece).all():
-            raise ValueError("the audio has samples that are infinite or NaN")
+        if not (np.abs(piece) <= _LARGEST).all():
+            raise ValueError("the audio has samples that are NaN or too large; expected -1 to 1")
         self.samples += len(piece)
         return piece.astype(np.float32, copy=False)
 

@@ -313,7 +313,7 @@ def test_channels_are_mixed(tmp_path: Path) -> None:
         ("text.wav", "no audio that libsndfile reads"),
         ("cut.flac", "no audio that libsndfile reads"),
         ("empty.wav", "the audio is empty"),
-        ("nan.wav", "samples that are infinite or NaN"),
+        ("nan.wav", "samples that are NaN or too large"),
         ("none.wav", "No such file"),
         (".", "Is a directory"),
     ],
@@ -365,6 +365,26 @@ def test_a_pipe_that_ends_within_a_sample(path: Path) -> None:
 def test_what_are_no_samples(transcriber: Any, samples: Any) -> None:
     with pytest.raises(ValueError, match="expected samples \\[time\\] of a float type"):
         list(transcriber(samples))
+
+
+@pytest.mark.parametrize("value", [np.nan, -np.inf, 2e15, -1e30, 1e300])
+def test_samples_whose_features_are_not_finite(transcriber: Any, value: float) -> None:
+    from pteron.asr.transcriber import Audio
+
+    samples = np.zeros(999, np.float64 if abs(value) > 1e38 else np.float32)
+    samples[7] = value
+    with pytest.raises(ValueError, match="samples that are NaN or too large; expected -1 to 1"):
+        list(transcriber(samples))
+    samples[:] = np.resize([1e15, -1e15], 999)  # as loud as may be
+    audio = Audio(
+        transcriber._program.load_method("features"),
+        [samples],
+        transcriber._frames,
+        transcriber._hop,
+        transcriber._fft,
+    )
+    audio.read(None)
+    assert np.isfinite(audio.maximum)
 
 
 def test_what_is_no_program_of_speech(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -25,6 +25,13 @@ TEST(MappedFileTest, Examples) {
   EXPECT_EQ(reinterpret_cast<uintptr_t>(bytes.data()) % 4096, 0u);
 }
 
+TEST(MappedFileTest, APathWithANulIsNotThatOfItsBeginning) {
+  const std::string path = write_file("mapped", "hello");
+  const auto file = MappedFile::open(path + std::string("\0.pte", 5));
+  EXPECT_EQ(file.error(), Error::NotFound);
+  EXPECT_NE(file.error().message().find("NUL character"), std::string::npos);
+}
+
 TEST(MappedFileTest, AnEmptyFileIsAnEmptySpan) {
   auto file = value_of(MappedFile::open(write_file("empty", "")));
   EXPECT_TRUE(file.bytes().empty());
