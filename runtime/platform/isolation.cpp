@@ -51,10 +51,10 @@ constexpr int kAllowed[] = {
 // What libraries try, and do without.
 constexpr int kRefused[] = {
 #if defined(__x86_64__)
-    SYS_readlink,   SYS_access,    SYS_stat,    SYS_poll,  SYS_mkdir,
+    SYS_readlink,          SYS_access,    SYS_stat,    SYS_poll,   SYS_mkdir,
 #endif
-    SYS_readlinkat, SYS_faccessat, SYS_mkdirat, SYS_statx, SYS_ioctl, SYS_sched_setaffinity,
-    SYS_getuid,     SYS_geteuid,   SYS_getgid, SYS_getegid};
+    SYS_readlinkat,        SYS_faccessat, SYS_mkdirat, SYS_statx,  SYS_ioctl,
+    SYS_sched_setaffinity, SYS_getuid,    SYS_geteuid, SYS_getgid, SYS_getegid};
 
 constexpr sock_filter statement(unsigned code, uint32_t value) {
   return BPF_STMT(static_cast<uint16_t>(code), value);

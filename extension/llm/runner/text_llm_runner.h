@@ -38,10 +38,10 @@ struct GenerationConfig {
   int8_t num_bos = 0;           // tokens of beginning and end that generate() adds to the prompt;
                                 // -1: those that an HFTokenizer adds in Python, too
   int8_t num_eos = 0;
-  float temperature = 0.8f;  // 0 takes the likeliest token
-  int64_t top_k = 0;         // 0: all
-  float top_p = 1.0f;        // over 0, at most 1
-  float min_p = 0.0f;        // 0 to 1, relative to the likeliest token
+  float temperature = 0.8f;         // 0 takes the likeliest token
+  int64_t top_k = 0;                // 0: all
+  float top_p = 1.0f;               // over 0, at most 1
+  float min_p = 0.0f;               // 0 to 1, relative to the likeliest token
   float repetition_penalty = 1.0f;  // 1e-6 to 1e6
   int64_t seed = 0;
 

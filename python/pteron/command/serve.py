@@ -13,31 +13,24 @@ takes no more connections, and ends when the running answers are complete.
 from pathlib import Path
 
 from pteron.command import program_file
-from pteron.command.usage import UsageError, command_flags, only
+from pteron.command.usage import command_flags, only
 
 FLAGS = command_flags()
 program_file.define_flags(FLAGS)
 FLAGS.string("host", "127.0.0.1", "0.0.0.0 is all interfaces.")
-FLAGS.integer("port", 8000, "0 takes a free one.")
+FLAGS.integer("port", 8000, "0 takes a free one.", lower_bound=0, upper_bound=65535)
 FLAGS.string("name", None, "Of the model; by default the file's.")
-FLAGS.integer("max-queue", 64, "What may wait for its turn.")
-FLAGS.integer("max-prompt", None, "Tokens of a prompt.")
-FLAGS.integer("max-body", None, "Bytes of a request; by default 1 MiB, of audio 25 MiB.")
-FLAGS.integer("max-seconds", 7200, "Seconds of audio.")
-FLAGS.integer("drain-seconds", 60, "For running answers, after SIGTERM or Ctrl-C.")
+FLAGS.integer("max-queue", 64, "What may wait for its turn.", lower_bound=1)
+FLAGS.integer("max-prompt", None, "Tokens of a prompt.", lower_bound=1)
+FLAGS.integer(
+    "max-body", None, "Bytes of a request; by default 1 MiB, of audio 25 MiB.", lower_bound=1
+)
+FLAGS.integer("max-seconds", 7200, "Seconds of audio.", lower_bound=1)
+FLAGS.integer("drain-seconds", 60, "For running answers, after SIGTERM or Ctrl-C.", lower_bound=0)
 
 
 def run(positional: list[str]) -> bool:
     (name,) = only(positional, "model.pte")
-    for flag, least in (
-        ("max-queue", 1),
-        ("max-body", 1),
-        ("max-seconds", 1),
-        ("drain-seconds", 0),
-    ):
-        value = FLAGS[flag].value
-        if value is not None and value < least:
-            raise UsageError(f"--{flag} is {value}; expected {least} or more")
     path, *beside = program_file.files_of(name, FLAGS.data)
     from pteron.llm.generator import Generator, import_package, load_beside
 

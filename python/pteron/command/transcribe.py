@@ -29,6 +29,8 @@ def run(positional: list[str]) -> bool:
     name, source = only(positional, "model.pte", "FILE")
     if FLAGS.raw and source != "-":
         raise UsageError(f"--raw is of a pipe; found the file {source!r}, expected -")
+    if source == "-" and sys.stdin is None:
+        raise UsageError("stdin, which - is, was closed; expected a pipe")
     path, *beside = program_file.files_of(name, FLAGS.data)
     from pteron.asr.audio import read_file, read_raw
     from pteron.asr.transcriber import Transcriber

@@ -286,7 +286,7 @@ class Generator:
                 raise ValueError(
                     f"the prompt has ids outside of the vocabulary, 0 to {self._vocabulary - 1}"
                 )
-        return self._steps(prompts, most, chosen)
+        return self._steps(prompts, int(most), chosen)
 
     def _steps(
         self, prompts: Sequence[Sequence[int]], most: int, settings: Settings

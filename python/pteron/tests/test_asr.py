@@ -359,6 +359,14 @@ def test_a_pipe_that_ends_within_a_sample(path: Path) -> None:
     assert b"the pipe ends within a sample; expected f32le, 4 bytes" in errors
 
 
+def test_stdin_that_is_closed(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", None)  # as of the interpreter then
+    assert run("transcribe", path, "-") == 2
+    assert "stdin, which - is, was closed" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize(
     "samples", [np.zeros((2, 99), np.float32), np.zeros(99, np.int16), [0.5, 0.5]]
 )

@@ -266,8 +266,9 @@ def test_what_is_no_request(client: openai.OpenAI) -> None:
 
 def test_the_command_line(path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["pteron", "serve", str(path.with_name("none.pte"))]) == 2
-    assert main(["pteron", "serve", str(path), "--max-queue=0"]) == 2
-    assert "--max-queue is 0; expected 1 or more" in capfd.readouterr().err
+    for flag in ("max-queue=0", "max-prompt=0", "max-body=-1", "port=65536", "port=-1"):
+        assert main(["pteron", "serve", str(path), f"--{flag}"]) == 2
+        assert f"flag --{flag}: " in capfd.readouterr().err
 
 
 class Slow:
