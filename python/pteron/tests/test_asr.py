@@ -543,6 +543,13 @@ def test_an_error_of_the_runner_in_cpp(
     assert message in done.stderr.decode()
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, -2e15])
+def test_samples_that_the_runner_in_cpp_refuses(random_path: Path, value: float) -> None:
+    done = _runner(random_path, np.array([0, value], np.float32), "en", "", 0, -1)
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert b"samples that are NaN or too large; expected -1 to 1" in done.stderr
+
+
 def test_the_runner_in_cpp_with_a_limit(random_path: Path, transcriber: Any) -> None:
     done = _runner(random_path, speech.sound(30), "en", "", 0, 1)
     (first, *_) = transcriber(speech.sound(30), language="en")
