@@ -296,15 +296,18 @@ def _array(rows: Sequence[Any], about: TensorInfo) -> Any:
             array = np.stack([np.asarray(row) for row in rows])
         if array.dtype == dtype:
             return array
-        if array.dtype.kind in "iu" and dtype.kind in "iu":
-            cast = array.astype(dtype)
-            if not np.array_equal(cast, array):
-                raise ValueError(f"a value that {dtype} cannot hold")
-            return cast
-        if array.dtype == object or not np.can_cast(array.dtype, dtype, "same_kind"):
+        is_integer = array.dtype.kind in "iu" and dtype.kind in "iu"
+        if array.dtype == object or not (
+            is_integer or np.can_cast(array.dtype, dtype, "same_kind")
+        ):
             found = type(rows[0]).__name__ if array.dtype == object else array.dtype
             raise TypeError(f"found {found}, expected {dtype}")
-        return array.astype(dtype)
+        with np.errstate(over="ignore"):
+            cast = array.astype(dtype)
+        kept = cast == array if is_integer else np.isfinite(cast) == np.isfinite(array)
+        if not kept.all():
+            raise ValueError(f"a value that {dtype} cannot hold")
+        return cast
     except (TypeError, ValueError) as error:
         raise InvalidArgumentError(f"input {name}: {error}") from error
 

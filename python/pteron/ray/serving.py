@@ -178,14 +178,23 @@ def _count(inputs: Mapping[str, Any]) -> int:
 
 def _parse(body: bytes, kind: str, names: Sequence[str]) -> dict[str, Any]:
     """The inputs of a request by name; ValueError or TypeError."""
+    inputs: Any
+    try:
+        if kind in (_NPY, _NPZ):
+            loaded = np.load(io.BytesIO(body), allow_pickle=False)
+            inputs = loaded if isinstance(loaded, np.ndarray) else dict(loaded)
+        else:
+            inputs = json.loads(body)
+    except Exception as error:  # of many kinds: zipfile's, zlib's, tokenize's, ...
+        raise ValueError(
+            f"the body is not of type {kind or 'application/json'}: {error}"
+        ) from error
+    if isinstance(inputs, np.ndarray):
+        if len(names) != 1:
+            raise ValueError(f"found one npy array; expected npz with {', '.join(names)}")
+        return {names[0]: inputs}
     if kind in (_NPY, _NPZ):
-        loaded = np.load(io.BytesIO(body), allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            if len(names) != 1:
-                raise ValueError(f"found one npy array; expected npz with {', '.join(names)}")
-            return {names[0]: loaded}
-        return dict(loaded)
-    inputs = json.loads(body)
+        return inputs
     inputs = inputs.get("inputs") if isinstance(inputs, dict) else None
     if not isinstance(inputs, dict):
         raise ValueError('expected {"inputs": {NAME: nested lists}} in JSON, npy or npz')

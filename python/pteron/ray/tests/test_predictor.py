@@ -95,6 +95,10 @@ def test_values_that_a_dtype_cannot_hold(folder: Path) -> None:
         None,
         "InvalidArgumentError: input ids: a value that int64 cannot hold",
     ]
+    scales = np.array([1.0, -1e300, np.inf, np.nan])
+    errors = predictor({"ids": np.ones((4, 1), np.int32), "scale": scales})["error"]
+    refused = "InvalidArgumentError: input scale: a value that float32 cannot hold"
+    assert errors.tolist() == [None, refused, None, None]
     errors = predictor({"ids": np.array([[1.5]]), "scale": np.ones(1)})["error"]
     assert errors.tolist() == ["InvalidArgumentError: input ids: found float64, expected int64"]
 

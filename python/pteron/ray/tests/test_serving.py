@@ -159,6 +159,29 @@ def test_what_a_request_may_be(port: int, folder: Path) -> None:
         handle.predict.remote(image=images[:0]).result()
 
 
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("", b"[" * 100_000),
+        ("application/json", b'{"inputs": \xff}'),
+        ("application/json", b'{"inputs": {"x": [[1], [1, 2]]}}'),
+        ("application/x-npy", b""),
+        ("application/x-npy", b"\x93NUMPY\x01\x00v\x00" + b"{'shape': , }".ljust(118)),
+        (
+            "application/x-npy",
+            b"\x93NUMPY\x01\x00v\x00"
+            + b"{'descr': '<f4', 'fortran_order': False, 'shape': (9999999999999,), }".ljust(118),
+        ),
+        ("application/x-npz", b"PK\x03\x04" + bytes(40)),
+    ],
+)
+def test_a_body_that_is_damaged(kind: str, body: bytes) -> None:
+    from pteron.ray.serving import _parse
+
+    with pytest.raises(ValueError, match="is not of type|inhomogeneous"):
+        _parse(body, kind, ["x"])
+
+
 @pytest.mark.parametrize(("wait", "first"), [(0.0, [1]), (60.0, [1, 1, 2])])
 def test_requests_that_come_while_a_batch_runs_share_the_next(
     port: int, folder: Path, monkeypatch: pytest.MonkeyPatch, wait: float, first: list[int]
