@@ -91,8 +91,10 @@ def _adaptive_avg_pool(x: torch.Tensor, output_size: Sequence[int]) -> torch.Ten
 def _adaptive_max_pool(
     x: torch.Tensor, output_size: Sequence[int]
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The same. Indices are those of an image, since the volume has one."""
-    if all(type(size) is int for size in x.shape[-2:]):
+    """The same, and of windows of several sizes, where Inductor's index of a NaN is another one.
+    Indices are those of an image, since the volume has one."""
+    sizes = list(zip(x.shape[-2:], output_size, strict=True))
+    if all(type(size) is int and (n == 0 or size % n == 0) for size, n in sizes):
         return NotImplemented
     values, indices = torch.ops.aten.adaptive_max_pool3d(x.unsqueeze(-3), [1, *output_size])
     return values.squeeze(-3), indices.squeeze(-3)

@@ -48,6 +48,23 @@ def test_classes_with_fields() -> None:
     assert absent.a == 1 and absent.b is None and tree_of(Fields(1, None)).describe() == "{'a': *}"
 
 
+def test_torch_goes_into_values_with_names() -> None:
+    """As into what the model returned: users move and compare outputs with tree_map."""
+    value = collections.OrderedDict(b=[1, 2], a=3)
+    found = pytree.unflatten(tree_of(value), [1, 2, 3])
+    leaves = torch.utils._pytree.tree_leaves(found)
+    assert leaves == torch.utils._pytree.tree_leaves(value) == [1, 2, 3]
+    doubled = torch.utils._pytree.tree_map(lambda leaf: 2 * leaf, found)
+    assert type(doubled) is pytree.NamedValues and doubled == {"b": [2, 4], "a": 6}
+    paths = [torch.utils._pytree.keystr(path) for path, _ in _with_paths(found)]
+    assert paths == ["['b'][0]", "['b'][1]", "['a']"]
+    assert pytree.flatten(tree_of(found), found) == [1, 2, 3]  # as an input of another model
+
+
+def _with_paths(value: Any) -> list[Any]:
+    return torch.utils._pytree.tree_flatten_with_path(value)[0]
+
+
 def test_named_tuples_and_other_containers_of_python_and_torch() -> None:
     point = collections.namedtuple("point", "x y")  # noqa: PYI024
     found = pytree.unflatten(tree_of(point(1, 2)), [1, 2])

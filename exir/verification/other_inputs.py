@@ -74,7 +74,7 @@ def _with_nan_and_inf(reference: Reference) -> Reference | None:
     and with torchvision's pooling, which reads memory wherever a box is.
     """
     unsafe = (
-        "fft",
+        *("fft", "stft"),
         "_slogdet",
         *("linalg_svd", "linalg_eig", "linalg_pinv", "linalg_matrix_rank", "linalg_cond"),
         "2d_aa",

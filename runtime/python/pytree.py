@@ -8,10 +8,12 @@ not imported: a named tuple is one of the same fields, other classes are `NamedV
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import itertools
 import json
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -24,7 +26,8 @@ class NamedValues(dict[str, Any]):
     """What a class with named fields held: a ModelOutput of transformers, a dataclass, an
     OrderedDict.
 
-    `out.logits`, `out["logits"]` and, by position, `out[0]`, `out[:2]`.
+    `out.logits`, `out["logits"]` and, by position, `out[0]`, `out[:2]`. Where torch is imported,
+    torch.utils._pytree goes into it, as into a dict.
     """
 
     def __getitem__(self, key: Any) -> Any:
@@ -37,6 +40,24 @@ class NamedValues(dict[str, Any]):
             return self[name]
         except KeyError:
             raise AttributeError(f"no value {name!r}; there are {', '.join(self)}") from None
+
+
+def _register() -> None:
+    """Tells torch, if it is there, what NamedValues are made of."""
+    torch_pytree: Any = sys.modules.get("torch.utils._pytree")
+    if NamedValues in getattr(torch_pytree, "SUPPORTED_NODES", [NamedValues]):
+        return
+    with contextlib.suppress(ValueError):  # another thread has done so
+        torch_pytree.register_pytree_node(
+            NamedValues,
+            lambda named: (list(named.values()), list(named)),
+            lambda values, keys: NamedValues(zip(keys, values, strict=True)),
+            serialized_type_name=f"{NamedValues.__module__}.{NamedValues.__name__}",
+            flatten_with_keys_fn=lambda named: (
+                [(torch_pytree.MappingKey(key), value) for key, value in named.items()],
+                list(named),
+            ),
+        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -247,6 +268,7 @@ def _build(tree: Tree, leaves: Iterator[Any]) -> Any:
     if tree.kind == "dict":
         return dict(zip(tree.keys, children, strict=True))
     if tree.kind == "class":
+        _register()
         values = NamedValues(zip(tree.keys, children, strict=True))
         return NamedValues({**values, **dict.fromkeys(tree.none)}) if tree.none else values
     if tree.kind == "namedtuple":

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 from torch.export import Dim
 
@@ -78,3 +79,18 @@ def test_functions(kind: type[nn.Module], is_dynamic: bool, tmp_path: Path) -> N
     for m, n in [(4, 9), (2, 20), (19, 4), (5, 5)] if is_dynamic else [(4, 9)] * 2:
         given = inputs(m, n)
         torch.testing.assert_close(tuple(method(*given)), model(*given), equal_nan=True)
+
+
+class UnevenWindows(nn.Module):
+    def forward(self, x: torch.Tensor) -> Any:
+        return F.adaptive_max_pool2d(x, (3, 5), return_indices=True)
+
+
+def test_the_last_nan_of_a_window_counts(tmp_path: Path) -> None:
+    model, path = UnevenWindows(), tmp_path / "model.pte"
+    x = torch.randn(2, 3, 9, 8)
+    pteron.export(model.eval(), (x,), path)
+    method = Runtime.get().load_program(path).load_method("forward")
+    for chance in (0.0, 0.3, 0.9):
+        given = torch.where(torch.rand(x.shape) < chance, torch.nan, x)
+        torch.testing.assert_close(method(given), model(given), rtol=0, atol=0, equal_nan=True)
