@@ -1,5 +1,6 @@
 """Decompositions of random values, which Inductor would call as C functions that there are not."""
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -50,7 +51,47 @@ def random_values() -> dict[OpOverload, Callable[..., Any]]:
         for overload in packet.overloads():
             if "generator" in overload and "out" not in overload:
                 table[getattr(packet, overload)] = packet
+    for op, (holds, text) in _VALID.items():
+        table[op] = _checked(table[op], holds, text)
     return {op: _without_generator(function) for op, function in table.items()}
+
+
+#: What torch's kernels check of arguments, and how errors say it.
+_VALID: dict[OpOverload, tuple[Callable[..., torch.Tensor], str]] = {
+    _aten.multinomial.default: (
+        lambda weights, *_: (
+            ((weights >= 0) & (weights < math.inf)).all() & (weights.sum(-1) > 0).all()
+        ),
+        "multinomial: expected finite weights of 0 or more, in no row all 0",
+    ),
+    **dict.fromkeys(
+        (_aten.bernoulli.default, _aten.bernoulli.Tensor),
+        (lambda *given: _within(given[-1], 0, 1), "bernoulli: expected chances of 0 to 1"),
+    ),
+    **dict.fromkeys(
+        (_aten.normal.float_Tensor, _aten.normal.Tensor_Tensor),
+        (lambda _, std: _within(std, 0, math.inf), "normal: expected deviations of 0 or more"),
+    ),
+    _aten.poisson.default: (
+        lambda rate: _within(rate, 0, math.inf),
+        "poisson: expected rates of 0 or more",
+    ),
+}
+
+
+def _within(values: torch.Tensor, low: float, high: float) -> torch.Tensor:
+    return ((values >= low) & (values <= high)).all()
+
+
+def _checked(
+    function: Callable[..., torch.Tensor], holds: Callable[..., torch.Tensor], text: str
+) -> Callable[..., torch.Tensor]:
+    @functools.wraps(function)
+    def check(*args: Any, **kwargs: Any) -> torch.Tensor:
+        _aten._assert_async.msg(holds(*args), text)
+        return function(*args, **kwargs)
+
+    return check
 
 
 def _without_generator(function: Callable[..., torch.Tensor]) -> Callable[..., Any]:

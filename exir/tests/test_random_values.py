@@ -1,5 +1,7 @@
 """Random values have the mean and deviation of those of torch's operators, and their dtype."""
 
+import math
+
 import pytest
 import torch
 
@@ -12,6 +14,7 @@ COUNT = 100_000
 MEAN = torch.tensor([[1.0], [-2.0]])
 DEVIATION = torch.full((COUNT,), 3.0)
 CHANCES = torch.tensor([[0.2], [0.9]])
+BAD_WEIGHTS = ([0.0, 0.0], [1.0, -0.1], [1.0, math.nan], [1.0, math.inf])
 
 
 def rows(*values: float) -> torch.Tensor:
@@ -51,6 +54,27 @@ def test_moments(op: torch._ops.OpOverload, arguments: tuple[object, ...]) -> No
         # Of the difference of two means of COUNT values: five deviations.
         limit = 5 * (2 / COUNT) ** 0.5 * y.std(1)
         assert ((x.mean(1) - y.mean(1)).abs() <= limit).all()
+
+
+@pytest.mark.parametrize(
+    ("op", "arguments"),
+    [
+        *((aten.multinomial.default, (torch.tensor([[1.0, 2.0], w]), 1, True)) for w in BAD_WEIGHTS),
+        *((aten.multinomial.default, (torch.tensor([1.0, *w]), 2)) for w in BAD_WEIGHTS[1:]),
+        *((aten.bernoulli.default, (torch.tensor([0.5, p]),)) for p in (-0.1, 1.1, math.nan)),
+        (aten.bernoulli.Tensor, (torch.empty(2), torch.tensor([0.5, 1.1]))),
+        *((aten.normal.float_Tensor, (0.0, torch.tensor([1.0, s]))) for s in (-0.1, math.nan)),
+        (aten.normal.Tensor_Tensor, (torch.zeros(2), torch.tensor([1.0, -1.0]))),
+        *((aten.poisson.default, (torch.tensor([1.0, r]),)) for r in (-0.1, math.nan)),
+    ],
+    ids=str,
+)
+def test_what_torch_refuses_is_refused(
+    op: torch._ops.OpOverload, arguments: tuple[object, ...]
+) -> None:
+    for function in (op, TABLE[op]):
+        with pytest.raises(RuntimeError):
+            function(*arguments)
 
 
 @pytest.mark.parametrize("count", [1, 2])
