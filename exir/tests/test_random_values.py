@@ -59,7 +59,10 @@ def test_moments(op: torch._ops.OpOverload, arguments: tuple[object, ...]) -> No
 @pytest.mark.parametrize(
     ("op", "arguments"),
     [
-        *((aten.multinomial.default, (torch.tensor([[1.0, 2.0], w]), 1, True)) for w in BAD_WEIGHTS),
+        *(
+            (aten.multinomial.default, (torch.tensor([[1.0, 2.0], w]), 1, True))
+            for w in BAD_WEIGHTS
+        ),
         *((aten.multinomial.default, (torch.tensor([1.0, *w]), 2)) for w in BAD_WEIGHTS[1:]),
         *((aten.bernoulli.default, (torch.tensor([0.5, p]),)) for p in (-0.1, 1.1, math.nan)),
         (aten.bernoulli.Tensor, (torch.empty(2), torch.tensor([0.5, 1.1]))),
