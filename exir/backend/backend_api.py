@@ -155,6 +155,8 @@ def _partition(
         copy.graph.nodes, result.tagged_exported_program.graph.nodes, strict=True
     ):
         node.meta.pop(DELEGATION_TAG, None)
+        if kernels.ON_HOST in node.meta:
+            continue  # also of a partitioner that tags all nodes
         for key in (DELEGATION_TAG, LEFT_OUT_REASON, "no_copy"):
             if source.meta.get(key) is not None:
                 node.meta[key] = source.meta[key]
